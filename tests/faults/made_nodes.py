@@ -211,6 +211,16 @@ def cut(facts: NodesFacts, one: Sequence[str], other: Sequence[str]) -> NodesFac
     return paths(facts, [*ends, *((b, a) for a, b in ends)])
 
 
+def resolving(facts: NodesFacts, asker: str, name: str, *ips: str) -> NodesFacts:
+    """What one node makes of the name of another; without addresses it does not resolve."""
+    names = facts.node(asker).names
+    assert not isinstance(names, Unread)
+    error = "" if ips else "Name or service not known"
+    answer = Resolution(name=name, addresses=ips, error=error, seconds=0.001)
+    kept = tuple(one for one in names if one.name != name)
+    return on_node(facts, asker, names=(*kept, answer))
+
+
 def untried(facts: NodesFacts, source: str, target: str) -> NodesFacts:
     assert not isinstance(facts.reach, Unread)
     kept = (one for one in facts.reach if (one.source, one.target.node) != (source, target))

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.source.source import Flag, Launch
 from holdfast.findings import Place
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
+from tests.faults import between
+from tests.faults.made_nodes import on_node, some_nodes
 from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
 
 test_explain = explain_table(
@@ -129,4 +135,43 @@ test_lint = lint_table(
     leaves(  # of mp.spawn: counted on this machine
         python("import torch\ndef run(rank):\n    torch.cuda.set_device(rank)", started_by=(TWO,))
     ),
+)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+
+def gpus(*counts: int, **plan: Any) -> NodesFacts:
+    facts = some_nodes(len(counts), **plan)
+    for node, count in zip(facts.nodes, counts, strict=True):
+        devices = tuple(f"/dev/nvidia{n}" for n in range(count))
+        facts = on_node(facts, node.name, accelerators=devices)
+    return facts
+
+
+test_check_nodes = between.table(
+    "device-ordinal",
+    between.speaks(
+        "error",
+        gpus(8, 8, 7),
+        saying=[
+            "the number of GPUs differs between nodes: 8 on node-a and node-b, 7 on node-c",
+            "8 ranks on each node need 8 GPUs",
+            "`nvidia-smi -L` on node-c",
+            "--nproc-per-node 7",
+        ],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "error", gpus(8, 0), saying=["8 on node-a", "`nvidia-smi -L` on node-b"], hosts=[""]
+    ),
+    between.speaks(
+        "note", gpus(8, 8, 4, nproc=4, nproc_named=True), saying=["4 ranks on each node fit"]
+    ),
+    between.silent(gpus(8, 8, 8)),
+    between.silent(gpus(0, 0)),
+    between.skips(
+        on_node(gpus(8, 8, 8), "node-c", accelerators=Unread(why="late")), saying=["late"]
+    ),
+    between.not_applicable(gpus(8), saying=["one node"]),
 )

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from holdfast.analysis.machine import MachineFacts, NcclLibrary, Unread
+from holdfast.analysis.machine import MachineFacts, NcclLibrary, Software, Unread
+from holdfast.analysis.nodes import NodesFacts
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
 from tests.faults.machines import a_machine
+from tests.faults.made_nodes import on_node, some_nodes
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -146,4 +151,67 @@ test_explain = explain_table(
     ),
     passes_over(wreckage(VERSION.format("2.18.5"), VERSION.format("2.21.5"))),
     passes_over(wreckage("ImportError: libfoo.so: undefined symbol: _Z3foov")),
+)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+SOFTWARE = a_machine().software
+assert isinstance(SOFTWARE, Software)
+OTHER_NCCL = (NcclLibrary(path="/x/libnccl.so.2", version="2.27.3", origin="python package"),)
+
+
+def having(name: str, facts: NodesFacts | None = None, **changes: Any) -> NodesFacts:
+    software = msgspec.structs.replace(SOFTWARE, **changes)
+    return on_node(facts or some_nodes(4), name, software=software)
+
+
+test_check_nodes = between.table(
+    "version-skew",
+    between.speaks(
+        "error",
+        having("node-c", torch="2.12.1"),
+        saying=[
+            "torch differs between nodes: node-c has 2.12.1, the others 2.13.0",
+            "node-c: torch 2.12.1",
+            "collect_env",
+        ],
+        hosts=["node-c"],
+    ),
+    between.speaks("warning", having("node-c", torch="2.13.1"), saying=["2.13.1"]),
+    between.speaks(  # torch is missing; its CUDA and NCCL are not said to be missing too
+        "error",
+        having("node-c", torch="", torch_cuda="", nccl=()),
+        saying=["torch differs between nodes: node-c has none installed, the others 2.13.0"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "error",
+        having("node-c", nccl=OTHER_NCCL),
+        saying=["NCCL differs", "2.27.3, the others 2.29.7", "Mismatched NCCL version"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "error",
+        having("node-c", torch_cuda="", nccl=()),
+        saying=["CUDA of torch differs between nodes: node-c has none (CPU build)"],
+    ),
+    between.speaks("warning", having("node-c", torch_cuda="12.8"), saying=["12.8"]),
+    between.speaks("warning", having("node-c", python="3.12.1"), saying=["Python differs"]),
+    between.speaks("note", having("node-c", python="3.11.9"), saying=["patch release makes no"]),
+    between.speaks(
+        "note",
+        having("node-c", packages={"transformers": "4.50.0"}),
+        saying=["transformers differs between nodes: node-c has 4.50.0, the others none installed"],
+    ),
+    between.speaks(  # two nodes: none is the odd one
+        "error",
+        having("node-b", some_nodes(2), torch="2.12.1"),
+        saying=["torch differs between nodes: 2.12.1 on node-b, 2.13.0 on node-a"],
+        hosts=[""],
+    ),
+    between.silent(some_nodes(4)),
+    between.silent(having("node-c", executable="/opt/venv/bin/python")),
+    between.skips(on_node(some_nodes(4), "node-c", software=Unread(why="late")), saying=["late"]),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
 )

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import Container, Resolution, Unread
+from holdfast.analysis.nodes import NodesFacts
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
 from tests.faults.machines import a_machine, a_plan
+from tests.faults.made_nodes import on_all, on_node, resolving, some_nodes
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -143,4 +146,49 @@ test_explain = explain_table(
         )
     ),
     passes_over(wreckage("RuntimeError: Connection refused")),
+)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+FOUR = some_nodes(4)
+
+
+def alias(facts: NodesFacts) -> NodesFacts:
+    """The nodes were reached by names that only ssh knows."""
+    return on_all(facts, lambda node: {"host": f"ip-{node.name}"})
+
+
+def unknown(name: str, facts: NodesFacts) -> NodesFacts:
+    for node in facts.nodes:
+        facts = resolving(facts, node.name, name)
+    return facts
+
+
+test_check_nodes = between.table(
+    "dns-failure",
+    between.speaks(
+        "error",
+        resolving(some_nodes(4, master_addr="node-b"), "node-c", "node-b"),
+        saying=[
+            "node-c cannot resolve node-b, the master",
+            "node-c: node-b: Name or service not known",
+            "echo '10.0.0.2 node-b'",
+        ],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "warning", resolving(FOUR, "node-c", "node-b"), saying=["node-c cannot resolve node-b"]
+    ),
+    between.speaks(
+        "error",
+        unknown("node-b", some_nodes(4, rdzv_endpoint="node-b:29400")),
+        saying=["no other node resolves node-b, the master"],
+        hosts=[""],
+    ),
+    between.speaks("note", unknown("node-b", FOUR), saying=["no other node resolves node-b"]),
+    between.silent(FOUR),
+    between.silent(unknown("node-b", alias(FOUR))),
+    between.skips(on_node(FOUR, "node-c", names=Unread(why="late")), saying=["late"]),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
 )

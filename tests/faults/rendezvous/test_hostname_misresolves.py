@@ -3,8 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.analysis.machine import Address, MachineFacts, Resolution, Route, Unread
+from holdfast.analysis.nodes import NodesFacts
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults.made_nodes import data_interface, on_node, resolving, some_nodes
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -191,4 +194,86 @@ test_explain = explain_table(
     ),
     passes_over(wreckage(f"[rank1]: {MESH.format('192.0.2.7')}")),
     passes_over(wreckage(f"[rank0]: {UNRESOLVED}")),  # right on one machine
+)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+FOUR = some_nodes(4)
+
+
+def everywhere(name: str, *ips: str) -> NodesFacts:
+    facts = FOUR
+    for node in FOUR.nodes:
+        if node.name != name:
+            facts = resolving(facts, node.name, name, *ips)
+    return facts
+
+
+SECOND = an_interface("eth1", "192.168.7.2")
+
+test_check_nodes = between.table(
+    "hostname-misresolves",
+    between.speaks(  # Debian's line for itself, copied to another machine
+        "error",
+        resolving(some_nodes(4, master_addr="node-b"), "node-c", "node-b", "127.0.1.1"),
+        saying=[
+            "node-c resolves node-b to 127.0.1.1, which is each machine itself",
+            "node-c: node-b is 127.0.1.1",
+            "`getent ahosts node-b` must answer 10.0.0.2",
+        ],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "warning",  # another node may serve the store
+        resolving(FOUR, "node-c", "node-b", "10.0.0.4"),
+        saying=["node-c resolves node-b to 10.0.0.4, which is node-d"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "warning",
+        resolving(FOUR, "node-c", "node-b", "10.9.9.9"),
+        saying=["node-c resolves node-b to 10.9.9.9, an address that no node has"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "warning",
+        resolving(resolving(FOUR, "node-c", "node-b", "10.9.9.9"), "node-c", "node-a", "10.9.9.8"),
+        saying=["node-c resolves node-a to 10.9.9.8", "and 1 more names wrongly"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "error",
+        everywhere("node-b", "10.0.0.4"),
+        saying=["all other nodes resolve node-b to 10.0.0.4, which is node-d"],
+        hosts=["node-b"],
+    ),
+    between.speaks(
+        "warning",
+        everywhere("node-b", "10.9.9.9"),
+        saying=["all other nodes resolve node-b to 10.9.9.9", "NAT"],
+        hosts=["node-b"],
+    ),
+    between.silent(FOUR),
+    between.silent(  # split horizon: both addresses are node-b's
+        resolving(
+            on_node(FOUR, "node-b", interfaces=(a_loopback(), data_interface(1), SECOND)),
+            "node-c",
+            "node-b",
+            "192.168.7.2",
+        )
+    ),
+    between.silent(resolving(FOUR, "node-c", "node-b", "fe80::9", "10.0.0.2")),
+    between.silent(resolving(FOUR, "node-b", "node-b", "127.0.1.1")),  # its own check says it
+    between.silent(resolving(FOUR, "node-c", "node-b")),  # dns-failure
+    between.skips(on_node(FOUR, "node-c", names=Unread(why="late")), saying=["late"]),
+    between.skips(  # an address that no node has may be one of its own
+        on_node(
+            resolving(FOUR, "node-c", "node-b", "10.9.9.9"),
+            "node-b",
+            interfaces=Unread(why="no netlink"),
+        ),
+        saying=["no netlink"],
+    ),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
 )

@@ -7,13 +7,16 @@ import msgspec
 import pytest
 
 from holdfast.analysis.machine import MachineFacts, Unread
+from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.scene.scene import RankView
 from holdfast.catalogue import by_slug
 from holdfast.findings import Status
 from tests.analysis.logs.patterns.made import wreckage
 from tests.check.smoke.smokes import WORLD, done, up_to, verdict
+from tests.faults import between
 from tests.faults.joiners import gave_up, joined, joiner, late, starting
 from tests.faults.machines import a_machine, a_plan
+from tests.faults.made_nodes import on_node, replace, some_nodes
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -247,4 +250,32 @@ test_explain = explain_table(
         saying=["a rank that is out of range"],
     ),
     passes_over(wreckage("[rank0]: RuntimeError: Connection refused")),
+)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+
+def numbered(*ranks: int | None, **plan: Any) -> NodesFacts:
+    facts = some_nodes(len(ranks), **plan)
+    for node, rank in zip(facts.nodes, ranks, strict=True):
+        facts = on_node(facts, node.name, plan=replace(node.facts.plan, node_rank=rank))
+    return facts
+
+
+test_check_nodes = between.table(
+    "rank-assignment",
+    between.speaks(
+        "error",
+        numbered(0, 1, 1),
+        saying=[
+            "node-b and node-c have the same node rank 1",
+            "node-c: node rank 1",
+            "SLURM_NODEID",
+        ],
+    ),
+    between.silent(numbered(0, 1, 2)),
+    between.silent(numbered(0, None, 1)),
+    between.not_applicable(numbered(None, None), saying=["no node rank"]),
+    between.not_applicable(numbered(0, 0, rdzv_backend="c10d"), saying=["c10d"]),
 )

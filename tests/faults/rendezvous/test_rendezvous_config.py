@@ -13,9 +13,12 @@ import msgspec
 import pytest
 
 from holdfast.analysis.machine import MachineFacts, Plan, Resolution, Unread
+from holdfast.analysis.nodes import NodesFacts, StoreBelief
 from holdfast.faults.rendezvous.rendezvous_config import _will_host_store
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
 from tests.faults.machines import a_machine, a_plan
+from tests.faults.made_nodes import on_node, some_nodes
 from tests.faults.rendezvous.launch_scripts_rendezvous_config import CASES
 from tests.faults.table import (
     check_table,
@@ -240,3 +243,47 @@ test_explain = explain_table(
 )
 
 test_lint = lint_table("rendezvous-config", *CASES)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+C10D = some_nodes(3, rdzv_backend="c10d", rdzv_endpoint="10.0.0.1:29400")
+
+
+def believing(*hosts: str, facts: NodesFacts = C10D) -> NodesFacts:
+    for node in facts.nodes:
+        why = "its name is 127.0.1.1" if node.name not in hosts else "its name is 10.0.0.1"
+        store = StoreBelief(endpoint="10.0.0.1:29400", hosts_it=node.name in hosts, why=why)
+        facts = on_node(facts, node.name, store=store)
+    return facts
+
+
+test_check_nodes = between.table(
+    "rendezvous-config",
+    between.speaks(
+        "error",
+        believing(),
+        saying=[
+            "no node believes that it serves the store of 10.0.0.1:29400",
+            "node-a: its name is 127.0.1.1",
+            "on node-a: `torchrun --rdzv-conf is_host=1 --local-addr 10.0.0.1",
+            "is_host=0",
+        ],
+    ),
+    between.speaks(
+        "error",
+        believing("node-a", "node-c"),
+        saying=["node-a and node-c each believe", "falls apart", "on node-a: `torchrun"],
+    ),
+    between.speaks(  # two are too many, whatever a third one says
+        "error",
+        on_node(believing("node-a", "node-c"), "node-b", store=Unread(why="late")),
+        saying=["node-a and node-c each believe"],
+    ),
+    between.silent(believing("node-a")),
+    between.skips(
+        on_node(believing("node-a"), "node-b", store=Unread(why="late")), saying=["late"]
+    ),
+    between.skips(on_node(believing(), "node-b", store=Unread(why="late")), saying=["late"]),
+    between.not_applicable(some_nodes(3), saying=["no rendezvous endpoint"]),
+)

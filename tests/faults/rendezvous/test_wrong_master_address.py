@@ -5,7 +5,9 @@ from typing import Any
 from holdfast.analysis.machine import Container, Plan, Resolution, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import shell
+from tests.faults import between
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults.made_nodes import absent, on_all, on_node, resolving, some_nodes
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -338,4 +340,34 @@ test_lint = lint_table(
     leaves(  # the batch script runs on the first node, whose name it is
         shell(BATCH + "export MASTER_ADDR=$(hostname)\nsrun python x.py\n")
     ),
+)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+AWAY = some_nodes(3, master_addr="10.9.9.9", master_origin="MASTER_ADDR")
+DOCKER = on_all(
+    some_nodes(3, master_addr="172.17.0.1"),
+    lambda _: {"interfaces": (an_interface("docker0", "172.17.0.1", kind="bridge"),)},
+)
+
+test_check_nodes = between.table(
+    "wrong-master-address",
+    between.speaks(
+        "warning",
+        AWAY,
+        saying=["the master address 10.9.9.9 belongs to none of the 3 nodes", "NAT", "hostname -I"],
+    ),
+    between.speaks(
+        "warning",
+        resolving(some_nodes(3, master_addr="head"), "node-b", "head", "10.9.9.9"),
+        saying=["head is 10.9.9.9", "none of the 3 nodes"],
+    ),
+    between.speaks("warning", DOCKER, saying=["belongs to 3 nodes: node-a, node-b, node-c"]),
+    between.silent(some_nodes(3, master_addr="10.0.0.2")),
+    between.silent(some_nodes(3, rdzv_endpoint="node-a:29400")),
+    between.skips(absent(AWAY, "node-d", "no route"), saying=["may be a node that did not answer"]),
+    between.skips(some_nodes(3, master_addr="head"), saying=["head was not resolved"]),
+    between.skips(on_node(AWAY, "node-b", interfaces=Unread(why="late")), saying=["late"]),
+    between.not_applicable(some_nodes(3), saying=["no master address"]),
 )

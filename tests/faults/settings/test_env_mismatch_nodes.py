@@ -3,8 +3,13 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.nodes import NodesFacts
 from holdfast.catalogue import by_slug
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
+from tests.faults.machines import settings
+from tests.faults.made_nodes import on_all, on_node, some_nodes
 from tests.faults.table import explain_table, passes_over, recognises
 
 TIMED_OUT = (
@@ -52,3 +57,91 @@ def test_the_odd_one_of_three_is_named() -> None:
     assert found is not None
     assert found.culprit is not None
     assert found.culprit.host == "node-a"
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+FOUR = on_all(some_nodes(4), lambda _: {"settings": settings(NCCL_ALGO="Tree", NCCL_DEBUG="INFO")})
+
+
+def with_settings(name: str, facts: NodesFacts = FOUR, **values: str) -> NodesFacts:
+    return on_node(facts, name, settings=settings(**{"NCCL_ALGO": "Tree", **values}))
+
+
+test_check_nodes = between.table(
+    "env-mismatch-nodes",
+    between.speaks(
+        "error",
+        with_settings("node-c", NCCL_ALGO="Ring"),
+        saying=[
+            "node-c has other settings: NCCL_ALGO is Ring (Tree elsewhere)",
+            "node-c: NCCL_ALGO=Ring",
+            "another algorithm",
+            "`export NCCL_ALGO=Tree` on node-c",
+        ],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "error",
+        on_node(FOUR, "node-c", settings=()),
+        saying=["NCCL_ALGO is not set (Tree elsewhere)", "node-c: NCCL_ALGO is not set"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "warning",
+        with_settings("node-c", NCCL_P2P_LEVEL="SYS", TORCH_NCCL_BLOCKING_WAIT="1"),
+        saying=["NCCL_P2P_LEVEL is SYS (not set elsewhere)", "TORCH_NCCL_BLOCKING_WAIT is 1"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "warning",
+        on_node(
+            FOUR,
+            "node-c",
+            settings=(
+                *settings(NCCL_ALGO="Tree"),
+                *settings("/etc/nccl.conf:3", NCCL_P2P_LEVEL="SYS"),
+            ),
+        ),
+        saying=["change the line at /etc/nccl.conf:3 on node-c"],
+    ),
+    between.speaks(  # two nodes each: none is the odd one
+        "error",
+        with_settings("node-c", with_settings("node-d", NCCL_ALGO="Ring"), NCCL_ALGO="Ring"),
+        saying=["NCCL_ALGO is Ring on node-c and node-d, Tree on node-a and node-b"],
+        hosts=[""],
+    ),
+    between.speaks(
+        "error",
+        with_settings("node-c", TORCH_DISTRIBUTED_DEBUG="DETAIL"),
+        saying=["adds collectives of its own"],
+    ),
+    between.speaks(
+        "error",
+        on_node(some_nodes(3), "node-a", settings=settings(MASTER_PORT="29501")),
+        saying=["MASTER_PORT is 29501 (not set elsewhere)", "another port"],
+    ),
+    between.speaks(  # two odd nodes, each in its own way
+        "error",
+        with_settings("node-c", with_settings("node-d", NCCL_ALGO="Ring"), NCCL_PROTO="LL"),
+        saying=["node-c has other settings: NCCL_PROTO", "node-d has other settings: NCCL_ALGO"],
+        hosts=["node-c", "node-d"],
+        count=2,
+    ),
+    between.silent(FOUR),
+    between.silent(some_nodes(4)),
+    between.silent(  # names of interfaces, adapters and files differ between machines
+        with_settings(
+            "node-c",
+            NCCL_SOCKET_IFNAME="=ens5",
+            GLOO_SOCKET_IFNAME="ens5",
+            NCCL_IB_HCA="mlx5_1",
+            NCCL_DEBUG_FILE="/tmp/x",
+            NCCL_TOPO_FILE="/etc/topo.xml",
+            NCCL_HOSTID="c",
+        )
+    ),
+    between.silent(with_settings("node-c", RANK="2", SLURM_NODEID="2", CUDA_VISIBLE_DEVICES="1")),
+    between.skips(on_node(FOUR, "node-c", settings=Unread(why="late")), saying=["late"]),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
+)

@@ -26,16 +26,18 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.nodes import NodesFacts, differences
 from holdfast.analysis.source.launch import counts
 from holdfast.analysis.source.processes import gpu_placement
 from holdfast.analysis.source.processes.children import SPAWNERS
 from holdfast.analysis.source.program import Program, constant
 from holdfast.analysis.source.python.name_values import names
 from holdfast.analysis.source.source import Source
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Finding
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD306",
@@ -94,6 +96,41 @@ NONE_SEEN = FAULT.log_pattern(
 
 
 SHOW_GPUS = "nvidia-smi -L; echo CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES"
+
+
+@FAULT.check_nodes
+def nodes_have_different_numbers_of_gpus(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: there is nothing to compare")
+    devices, gaps = differences.of_each(facts, lambda node: node.facts.accelerators)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    if len(devices) < 2:
+        return unknown
+    has = {node: len(found) for node, found in devices.items()}
+    unequal = differences.compare({node: str(count) for node, count in has.items()})
+    if unequal is None:
+        return [FAULT.ok(f"each node has {next(iter(has.values()))} GPU devices"), *unknown]
+    fewest = min(has.values())
+    short = sorted(node for node, count in has.items() if count == fewest)
+    odd = unequal.odd or short
+    most = facts.plan.nproc if facts.plan.nproc_named else max(has.values())
+    speak = FAULT.error if most > fewest else FAULT.note
+    told = speak(
+        f"the number of GPUs differs between nodes: {unequal.listed}",
+        reason=f"{most} ranks on each node need {most} GPUs: those beyond select a device that is "
+        f"not there ({text.names(short)})"
+        if most > fewest
+        else f"{most} ranks on each node fit all of them; `--nproc-per-node gpu` would start "
+        "unequal numbers",
+        evidence=[
+            Evidence(quote=f"{node}: {has[node]} GPU devices", source="/dev", host=node)
+            for node in sorted(has, key=lambda node: (node not in odd, node))[:SHOWN]
+        ],
+        fix=f"see what is missing: `nvidia-smi -L` on {text.names(short)}; or start `torchrun "
+        f"--nproc-per-node {fewest} …` on every node",
+        host=odd[0] if len(odd) == 1 and len(has) > 2 else "",
+    )
+    return [told, *unknown]
 
 
 @FAULT.explain

@@ -13,9 +13,8 @@ How to be sure `NCCL_DEBUG=VERSION python train.py` prints the one in use at the
 Fix            Use one version everywhere: remove LD_PRELOAD and old LD_LIBRARY_PATH entries, and
                upgrade the wheel's copy by its package (`pip install -U nvidia-nccl-cu13`, the
                number of your CUDA), never by copying files. Use the same image on every node.
-Known limits   `check` sees the libraries of this machine only; it compares nodes only where their
-               logs are given to `explain`. Which library a process will load is inferred, not
-               observed.
+Known limits   Which library a process will load is inferred, not observed. Between nodes `check`
+               compares the interpreter it runs under on each, which must be that of the job.
 Sources        https://github.com/pytorch/pytorch/issues/112285
                https://github.com/pytorch/pytorch/issues/116977
                https://man7.org/linux/man-pages/man8/ld.so.8.html
@@ -27,12 +26,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, NcclLibrary, known
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.analysis.nodes import NodesFacts, differences, software
+from holdfast.analysis.nodes.differences import Difference
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Status
 
 FAULT = Fault(
     code="HOLD303",
@@ -79,6 +81,51 @@ def _version_of(library: NcclLibrary) -> str:
 
 def _library_evidence(library: NcclLibrary) -> Evidence:
     return Evidence(quote=f"{_version_of(library)}: {library.path}", source=library.origin)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+
+@FAULT.check_nodes
+def versions_differ_between_nodes(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: there is nothing to compare")
+    nodes, gaps = differences.of_each(facts, lambda node: node.facts.software)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    if len(nodes) < 2:
+        return unknown
+    programs = software.by_program(nodes)
+    unequal = {name: differences.compare(values) for name, values in programs.items()}
+    found = [_unequal(name, one) for name, one in unequal.items() if one is not None]
+    if found:
+        return [*found, *unknown]
+    same = ", ".join(f"{name} {next(iter(values.values()))}" for name, values in programs.items())
+    return [FAULT.ok(f"{len(nodes)} nodes have the same versions: {same}"), *unknown]
+
+
+def _unequal(program: str, unequal: Difference) -> Finding:
+    odd = unequal.odd
+    listed = (
+        f"{text.names(odd)} {text.plural(odd, 'has', 'have')} "
+        f"{text.names(unequal.values[node] for node in odd)}, the others {unequal.usual}"
+        if odd
+        else unequal.listed
+    )
+    speak = {Status.ERROR: FAULT.error, Status.WARNING: FAULT.warning}.get(
+        software.gravity(program, unequal.values.values()), FAULT.note
+    )
+    first = sorted(unequal.values.items(), key=lambda item: (item[0] not in odd, item[0]))
+    return speak(
+        f"{program} differs between nodes: {listed}",
+        reason=software.MEANING.get(program, software.OF_PACKAGE),
+        evidence=[
+            Evidence(quote=f"{node}: {program} {value}", source="packages", host=node)
+            for node, value in first[:SHOWN]
+        ],
+        fix=f"use one image or environment on all nodes; what {first[0][0]} has: `python -m "
+        "torch.utils.collect_env`",
+        host=odd[0] if len(odd) == 1 else "",
+    )
 
 
 # --- explain -------------------------------------------------------------------------------------

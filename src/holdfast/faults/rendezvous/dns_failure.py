@@ -9,9 +9,9 @@ Why            The name is misspelt, known on other machines only, or does not e
 How to be sure Run `getent ahosts NAME` on this machine, inside the same container as the job.
 Fix            Correct the name, use the address itself, or add a line to /etc/hosts. For a
                container: `--add-host NAME:ADDRESS`, or host networking.
-Known limits   The check resolves names on this machine only; each node and container has its own
-               resolver. A name that appears late leaves the same log lines as one that never does,
-               unless a timeout follows.
+Known limits   On one machine the check resolves names there only; each node and container has its
+               own resolver, so that on several nodes every node is asked. A name that appears late
+               leaves the same log lines as one that never does, unless a timeout follows.
 Sources        torch/csrc/distributed/c10d/socket.cpp: resolver errors are retried
                torch/distributed/elastic/rendezvous/utils.py: own name is looked up unguarded
                pytorch/gloo gloo/transport/tcp/device.cc
@@ -21,11 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import name_resolution, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Container, MachineFacts, Resolution, addresses, known
-from holdfast.fault import Fault
+from holdfast.analysis.nodes import NodesFacts, naming, owners
+from holdfast.analysis.nodes.naming import Answer, NameProblem
+from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
@@ -109,6 +112,70 @@ def _resolver_answer(answer: Resolution) -> Evidence:
 
 def _in_kubernetes(facts: MachineFacts) -> bool:
     return isinstance(facts.container, Container) and facts.container.kind == "kubernetes"
+
+
+@FAULT.check_nodes
+def nodes_cannot_resolve_names(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node")
+    asked, gaps = naming.answers(facts)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    if not asked:
+        return unknown or FAULT.skipped("no node was asked for the name of another")
+    found = [
+        finding
+        for name in sorted({one.name for one in asked})
+        for finding in _unresolved(facts, [one for one in asked if one.name == name])
+    ]
+    if found:
+        return [*found, *unknown]
+    count = len({one.name for one in asked})
+    return [FAULT.ok(f"every node resolves the {count} names that a job may use"), *unknown]
+
+
+def _unresolved(facts: NodesFacts, asked: list[Answer]) -> list[Finding]:
+    """All nodes, and one name. A name that no node knows may be ssh's own for a machine."""
+    failed = [one for one in asked if one.problem is NameProblem.UNRESOLVED]
+    name = asked[0].name
+    node = owners.named(facts, name)
+    needed = naming.is_master(facts, name)
+    if not failed:
+        return []
+    if len(failed) == len(asked) and not needed and (node is None or name != node.facts.host):
+        return []
+    askers = sorted(one.asker for one in failed)
+    everywhere = len(failed) == len(asked) and len(asked) > 1
+    who = "no other node resolves" if everywhere else f"{text.names(askers)} cannot resolve"
+    speak = FAULT.error if needed else FAULT.warning
+    summary = f"{who} {name}{', the master' if needed else ''}"
+    if everywhere and not needed:
+        speak = FAULT.note
+    return [
+        speak(
+            summary,
+            reason="ranks there retry until the store's timeout and then fail"
+            if needed
+            else "it matters if that node serves the store: torchrun's c10d publishes its name, "
+            "not its address",
+            evidence=[
+                Evidence(
+                    quote=f"{one.asker}: {name}: {one.resolution.error or 'no address'}",
+                    source="getaddrinfo",
+                    host=one.asker,
+                )
+                for one in failed[:SHOWN]
+            ],
+            fix=f"add it on {text.names(askers)}: `echo '{_address(facts, name)} {name}' | sudo "
+            "tee -a /etc/hosts`; or use addresses: `torchrun --local-addr ADDRESS …`",
+            host=askers[0] if len(askers) == 1 and len(asked) > 1 else "",
+        )
+    ]
+
+
+def _address(facts: NodesFacts, name: str) -> str:
+    node = owners.named(facts, name)
+    found = addresses.outward(node.facts) if node else None
+    return found[1] if found else "ADDRESS"
 
 
 @FAULT.explain

@@ -9,12 +9,15 @@ Why            Gloo listens on the first usable address of the machine's own nam
                endpoint with the same addresses to decide which node serves the store, and publishes
                the machine's full name as MASTER_ADDR.
 How to be sure `getent ahosts $(hostname)`: Gloo uses the first line. `python3 -c 'import socket;
-               print(socket.getfqdn())'` prints the name that torchrun publishes.
+               print(socket.getfqdn())'` prints the name that torchrun publishes. On several nodes
+               `holdfast check` resolves every node's name on every node and compares the answers
+               with the addresses that the node really has.
 Fix            Give the name its real address in /etc/hosts or DNS, for example
                `10.0.0.5 node-a`. Without touching the machine: GLOO_SOCKET_IFNAME=eth0 for Gloo
                and `torchrun --local-addr 10.0.0.5` for torchrun.
-Known limits   Only this machine's view of its own name is checked; what other nodes resolve it to
-               may differ. On one machine the log line is the same as for a rank that died.
+Known limits   On one machine only its view of its own name is checked. Between nodes, an address
+               that no node has may still lead there (NAT): that is a warning. In a log of one
+               machine the line is the same as for a rank that died.
 Sources        pytorch/gloo gloo/transport/tcp/device.cc
                torch/distributed/elastic/rendezvous/utils.py: _matches_machine_hostname
                https://github.com/pytorch/pytorch/issues/150532
@@ -30,7 +33,9 @@ from holdfast.analysis.logs.patterns import connections, name_resolution, watchd
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Resolution, Unread, addresses, known
-from holdfast.fault import Fault
+from holdfast.analysis.nodes import NodesFacts, naming
+from holdfast.analysis.nodes.naming import Answer, NameProblem
+from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
@@ -145,6 +150,95 @@ def _advice(facts: MachineFacts) -> str:
     return (
         f"replace the line in /etc/hosts with `{ip} {facts.host}`, or `export "
         f"GLOO_SOCKET_IFNAME={interface}` and `torchrun --local-addr {ip} …`"
+    )
+
+
+@FAULT.check_nodes
+def nodes_resolve_names_to_wrong_machines(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node")
+    asked, gaps = naming.answers(facts)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    resolved = [one for one in asked if one.problem is not NameProblem.UNRESOLVED]
+    if not resolved:
+        return unknown or FAULT.skipped("no name of another node was resolved: see dns-failure")
+    wrong = [one for one in resolved if one.problem]
+    if not wrong:
+        count = len({one.name for one in resolved})
+        return [FAULT.ok(f"{count} names lead to their node, whichever node asks"), *unknown]
+    everywhere, by_asker = _by_subject(wrong, resolved)
+    return [
+        *(_wrong_everywhere(found) for found in everywhere),
+        *(_wrong_on_one_node(facts, asker, found) for asker, found in by_asker.items()),
+        *unknown,
+    ]
+
+
+def _by_subject(
+    wrong: list[Answer], asked: list[Answer]
+) -> tuple[list[list[Answer]], dict[str, list[Answer]]]:
+    """A name that all other nodes resolve alike is its own; else the node that asks differs."""
+    everywhere: list[list[Answer]] = []
+    by_asker: dict[str, list[Answer]] = {}
+    for name in sorted({one.name for one in wrong}):
+        found = [one for one in wrong if one.name == name]
+        alike = len({one.addresses for one in found}) == 1
+        if alike and len(found) > 1 and len(found) == sum(one.name == name for one in asked):
+            everywhere.append(found)
+            continue
+        for one in found:
+            by_asker.setdefault(one.asker, []).append(one)
+    return everywhere, by_asker
+
+
+def _wrong_everywhere(found: list[Answer]) -> Finding:
+    first = found[0]
+    sure = first.problem is not NameProblem.NO_NODE
+    speak = FAULT.error if sure else FAULT.warning
+    return speak(
+        f"all other nodes resolve {first.name} to {first.addresses}, {_leads(first)}",
+        reason="they would look for its ranks there"
+        + ("" if sure else "; fine only if the address is translated (NAT) on the path"),
+        evidence=[_resolved_evidence(one) for one in found[:SHOWN]],
+        fix=f"correct the entry of {first.name} in DNS or /etc/hosts: `getent ahosts {first.name}`",
+        host=first.target,
+    )
+
+
+def _wrong_on_one_node(facts: NodesFacts, asker: str, found: list[Answer]) -> Finding:
+    needed = any(naming.is_master(facts, one.name) for one in found)
+    speak = FAULT.error if needed else FAULT.warning
+    first = found[0]
+    more = f", and {len(found) - 1} more names wrongly" if len(found) > 1 else ""
+    return speak(
+        f"{asker} resolves {first.name} to {first.addresses}, {_leads(first)}{more}",
+        reason="its ranks would look for the store there"
+        if needed
+        else "if the node of that name serves the store (torchrun's c10d publishes its name), "
+        "ranks here would look for it at the wrong place",
+        evidence=[_resolved_evidence(one) for one in found[:SHOWN]],
+        fix=f"on {asker} correct /etc/hosts or its resolver: `getent ahosts {first.name}` must "
+        f"answer {_true_address(facts, first)}",
+        host=asker,
+    )
+
+
+def _leads(one: Answer) -> str:
+    if one.problem is NameProblem.LOOPBACK:
+        return "which is each machine itself"
+    if one.problem is NameProblem.OTHER_NODE:
+        return f"which is {one.found_at}"
+    return "an address that no node has"
+
+
+def _true_address(facts: NodesFacts, one: Answer) -> str:
+    found = addresses.outward(facts.node(one.target).facts) if one.target else None
+    return found[1] if found else "as on the other nodes"
+
+
+def _resolved_evidence(one: Answer) -> Evidence:
+    return Evidence(
+        quote=f"{one.asker}: {one.name} is {one.addresses}", source="getaddrinfo", host=one.asker
     )
 
 

@@ -33,9 +33,10 @@ from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Plan, Smoke, SmokeRank, known
 from holdfast.analysis.machine.smoke_failures import SmokeFailure
+from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.scene import exits, stopped
 from holdfast.analysis.scene.scene import RankView, Scene
-from holdfast.fault import Fault, RunTraits
+from holdfast.fault import SHOWN, Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
@@ -181,6 +182,33 @@ def _describe(smoke: Smoke, rank: SmokeRank) -> Evidence:
         quote=f"[rank {rank.rank}/{smoke.world}] pid {rank.pid} {where}",
         source="smoke test",
         rank=rank.rank,
+    )
+
+
+@FAULT.check_nodes
+def node_ranks_are_not_distinct(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2 or facts.plan.rdzv_backend == "c10d":
+        return FAULT.does_not_apply("one node, or c10d, which numbers the nodes by itself")
+    by_rank: dict[int, list[str]] = {}
+    for node in facts.nodes:
+        if node.facts.plan.node_rank is not None:
+            by_rank.setdefault(node.facts.plan.node_rank, []).append(node.name)
+    twice = {rank: names for rank, names in by_rank.items() if len(names) > 1}
+    if not by_rank:
+        return FAULT.does_not_apply("no node rank is set in the environment")
+    if not twice:
+        return FAULT.ok(f"the nodes have distinct node ranks: {text.numbers(by_rank)}")
+    rank, names = min(twice.items())
+    return FAULT.error(
+        f"{text.names(names)} have the same node rank {rank}",
+        reason="the static rendezvous gives both the same ranks: the store counts each twice and "
+        "waits for the rest",
+        evidence=[
+            Evidence(quote=f"{name}: node rank {rank}", source="environment", host=name)
+            for name in names[:SHOWN]
+        ],
+        fix="give every node its own: `export PET_NODE_RANK=$SLURM_NODEID`, or `torchrun "
+        "--node-rank N …`",
     )
 
 

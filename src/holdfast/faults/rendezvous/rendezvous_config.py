@@ -13,7 +13,8 @@ Why            torchrun's default backend is `static`: it supports no range, and
                --master-port.
 How to be sure On the node that should serve the store, `getent ahosts $(hostname)` must list the
                endpoint's address. torchrun logs `hosts the TCP store` at level INFO on the node
-               that does.
+               that does. On several nodes `holdfast check` asks each by torchrun's own rule:
+               exactly one must believe that the endpoint is its own.
 Fix            For a range: `--rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id NAME`. For a
                node that does not recognise itself: `--rdzv-conf is_host=1` on the first node only
                (`is_host=0` on the others), and `--local-addr` with each node's own address.
@@ -27,16 +28,18 @@ Sources        torch/distributed/run.py: default static, ports
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, name_resolution, peers
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Plan, Unread, addresses, known, rendezvous
+from holdfast.analysis.nodes import NodesFacts, StoreBelief, owners
 from holdfast.analysis.source.launch import nodes_of_one_job
 from holdfast.analysis.source.launch import rendezvous_options as launch_rendezvous
 from holdfast.analysis.source.source import Source
-from holdfast.fault import Fault
+from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
@@ -187,6 +190,57 @@ def _will_host_store(facts: MachineFacts, host: str) -> bool:
         return True
     own = {addresses.parse(text) for text in known(facts.own_name).addresses}
     return any(addresses.parse(text) in own for text in rendezvous.addresses_of(facts, host))
+
+
+@FAULT.check_nodes
+def not_exactly_one_node_serves_the_store(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    asked = {node.name: node.store for node in facts.nodes if node.store is not None}
+    if len(facts.nodes) < 2 or not asked:
+        return FAULT.does_not_apply("no rendezvous endpoint is set, or there is one node")
+    told = {name: one for name, one in asked.items() if isinstance(one, StoreBelief)}
+    unknown = [
+        FAULT.skipped(one.why, host=name) for name, one in asked.items() if isinstance(one, Unread)
+    ]
+    hosts = sorted(name for name, one in told.items() if one.hosts_it)
+    if len(hosts) > 1 or (not hosts and not unknown):
+        return [_store_hosts(facts, told, hosts), *unknown]
+    if unknown:
+        return unknown  # one of them may be the host, or a second one
+    return FAULT.ok(f"{hosts[0]} serves the store of {told[hosts[0]].endpoint}, and no other node")
+
+
+def _store_hosts(facts: NodesFacts, told: dict[str, StoreBelief], hosts: Sequence[str]) -> Finding:
+    endpoint = next(iter(told.values())).endpoint
+    host, _ = rendezvous.split_endpoint(endpoint)
+    meant = owners.addresses_of(facts, host)
+    right = sorted({owner for ip in meant for owner in owners.owners(facts, ip)}) or list(hosts)
+    chosen = right[0] if len(right) == 1 else ""
+    if hosts:
+        summary = f"{text.names(hosts)} each believe that they serve the store of {endpoint}"
+        reason = "each of them starts a store of its own, and the job falls apart into as many"
+    else:
+        summary = f"no node believes that it serves the store of {endpoint}"
+        reason = "torchrun's c10d looks for the endpoint among the addresses of each node's own "
+        reason += "name and finds it on none: all wait for minutes and fail"
+    shown = sorted(told, key=lambda name: (name not in (*hosts, chosen), name))
+    return FAULT.error(
+        summary,
+        reason=reason,
+        evidence=[
+            Evidence(quote=f"{name}: {told[name].why}", source="torchrun's rule", host=name)
+            for name in shown[:SHOWN]
+        ],
+        fix=_decide_host(facts, chosen),
+    )
+
+
+def _decide_host(facts: NodesFacts, chosen: str) -> str:
+    way_out = addresses.outward(facts.node(chosen).facts) if chosen else None
+    mine = way_out[1] if way_out else "ADDRESS"
+    return (
+        f"on {chosen or 'the node that has the endpoint'}: `torchrun --rdzv-conf is_host=1 "
+        f"--local-addr {mine} …`; on the others `--rdzv-conf is_host=0` and their own --local-addr"
+    )
 
 
 @FAULT.explain

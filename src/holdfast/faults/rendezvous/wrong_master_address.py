@@ -11,9 +11,9 @@ How to be sure `getent ahosts $MASTER_ADDR` must give the same address on every 
                address` on node rank 0 must list it.
 Fix            Use the address of node rank 0 on the network that all nodes share:
                `hostname -I` there lists the candidates.
-Known limits   The check runs on one machine: whether other nodes resolve the name to the same
-               address is not seen. NAT and service addresses can make an unknown address correct,
-               so inside a container it is a warning.
+Known limits   NAT and service addresses can make an address correct that no node has, so inside a
+               container, and between nodes, that is a warning. What other nodes resolve the name to
+               is seen only when the check runs on them too.
 Sources        https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
                https://docs.docker.com/engine/network/drivers/bridge/
                torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py
@@ -22,7 +22,7 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#environment
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast.analysis.logs.patterns import connections
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -35,6 +35,7 @@ from holdfast.analysis.machine import (
     known,
     rendezvous,
 )
+from holdfast.analysis.nodes import NodesFacts, owners
 from holdfast.analysis.source.launch import command_line, master, self_named_master
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
@@ -150,6 +151,44 @@ def _setting(plan: Plan, ip: str) -> str:
     if plan.master_origin in ("MASTER_ADDR", "PET_MASTER_ADDR"):
         return f"`export {plan.master_origin}={ip}`"
     return f"`--master-addr {ip}`"
+
+
+@FAULT.check_nodes
+def master_is_none_of_the_nodes(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    host, origin = rendezvous.master_host(facts.plan)
+    if len(facts.nodes) < 2 or not host:
+        return FAULT.does_not_apply("no master address is set, or there is one node")
+    meant = owners.addresses_of(facts, host)
+    if not meant:
+        return FAULT.skipped(f"{host} was not resolved: see dns-failure")
+    if all(addresses.is_loopback(ip) for ip in meant):
+        return ()  # each node's own check says it
+    for node in facts.nodes:
+        known(node.facts.interfaces)
+    found = sorted({owner for ip in meant for owner in owners.owners(facts, ip)})
+    if not found and facts.absent:
+        return FAULT.skipped(f"{host} may be a node that did not answer: see node-lost")
+    evidence = [Evidence(quote=f"{host} is {', '.join(meant)}", source=origin)]
+    return _owned_by(host, found, len(facts.nodes), evidence)
+
+
+def _owned_by(host: str, found: list[str], count: int, evidence: list[Evidence]) -> Finding:
+    if len(found) == 1:
+        return FAULT.ok(f"the master {host} is {found[0]}")
+    if found:
+        return FAULT.warning(
+            f"the master address {host} belongs to {len(found)} nodes: {', '.join(found[:4])}",
+            reason="each of them would look for the store on itself",
+            evidence=evidence,
+            fix="use an address that one node has alone: `ip -br address`",
+        )
+    return FAULT.warning(
+        f"the master address {host} belongs to none of the {count} nodes",
+        reason="no node has it on an interface, so that rank 0 cannot serve the store there; fine "
+        "only if it is translated (NAT, a service address) to one of them",
+        evidence=evidence,
+        fix="use the address of the first node on the network that all share: `hostname -I` there",
+    )
 
 
 @FAULT.explain

@@ -8,12 +8,14 @@ Why            Each rank chooses algorithm, protocol and transport by itself, fr
                variable exported in one shell is not passed to other nodes: ssh, srun --export and
                mpirun -x each pass a different set. Names of interfaces and adapters may differ,
                since machines do; so may what only affects a log.
-How to be sure Compare `env | grep -E '^(NCCL|TORCH|GLOO)_' | sort` between the nodes.
+How to be sure Compare `env | grep -E '^(NCCL|TORCH|GLOO)_' | sort` between the nodes. `holdfast
+               check` on several nodes does, nccl.conf included, and names the node that differs.
 Fix            Set such variables in one place for all nodes: the launch script that every node
                runs, the launcher's own option (`srun --export`, `mpirun -x`), or the image. Values
                that must differ between machines belong in each machine's /etc/nccl.conf.
-Known limits   It is recognised only in logs with NCCL_DEBUG=INFO from several nodes; `holdfast
-               check` on one node cannot compare.
+Known limits   The check compares the environments in which it was started: over ssh that is what a
+               login without a terminal has, which a scheduler's job need not share. In logs it is
+               recognised only with NCCL_DEBUG=INFO from several nodes.
 Sources        https://github.com/NVIDIA/nccl/issues/286
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
                https://slurm.schedmd.com/srun.html (--export)
@@ -23,13 +25,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns.nccl import ENV_SET
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.machine import Setting
+from holdfast.analysis.nodes import NodesFacts, differences
+from holdfast.analysis.nodes.differences import Difference
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD509",
@@ -43,8 +49,117 @@ MAY_DIFFER = re.compile(
 )
 """names whose values may differ between nodes: interfaces, cards, log files"""
 
+COMPARED = (
+    *("NCCL_", "TORCH_NCCL_", "TORCH_GLOO_", "TORCH_DISTRIBUTED_", "TORCH_DIST_", "GLOO_"),
+    *("OFI_NCCL_", "FI_PROVIDER", "MASTER_PORT"),
+)
+MUST_AGREE = {
+    "NCCL_ALGO": "ranks wait for messages of another algorithm",
+    "NCCL_PROTO": "ranks wait for messages in another format",
+    "NCCL_NET": "ranks listen on another transport than their peers",
+    "NCCL_IB_DISABLE": "ranks listen on another transport than their peers",
+    "NCCL_BUFFSIZE": "ranks write past what their peers have set up",
+    "TORCH_DISTRIBUTED_DEBUG": "DETAIL adds collectives of its own, which other ranks do not join",
+    "MASTER_PORT": "each node looks for the store on another port",
+}
+"""a job with different values hangs or fails; what happens"""
+NOT_SET = "not set"
+
 Values = Mapping[str, Mapping[str, Sighting]]
 """node -> variable -> where it was read"""
+
+
+@FAULT.check_nodes
+def settings_differ_between_nodes(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: there is nothing to compare")
+    settings, gaps = differences.of_each(facts, lambda node: node.facts.settings)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    if len(settings) < 2:
+        return unknown
+    by_node = {node: {one.name: one for one in found} for node, found in settings.items()}
+    by_odd: dict[tuple[str, ...], dict[str, Difference]] = {}
+    for name in sorted({name for found in by_node.values() for name in found if _matters(name)}):
+        values = {node: found.get(name) for node, found in by_node.items()}
+        unequal = differences.compare({n: v.value if v else NOT_SET for n, v in values.items()})
+        if unequal is not None:
+            by_odd.setdefault(tuple(sorted(unequal.odd)), {})[name] = unequal
+    found = [_unequal(odd, names, by_node) for odd, names in sorted(by_odd.items())]
+    if found:
+        return [*found, *unknown]
+    return [
+        FAULT.ok(f"{len(settings)} nodes have the same settings of NCCL, torch and Gloo"),
+        *unknown,
+    ]
+
+
+def _matters(name: str) -> bool:
+    return name.startswith(COMPARED) and not MAY_DIFFER.search(name)
+
+
+def _unequal(
+    odd: tuple[str, ...],
+    names: Mapping[str, Difference],
+    by_node: Mapping[str, Mapping[str, Setting]],
+) -> Finding:
+    broken = [name for name in names if name in MUST_AGREE]
+    speak = FAULT.error if broken else FAULT.warning
+    ordered = [*broken, *(name for name in names if name not in broken)]
+    if odd:
+        told = ", ".join(_told(name, names[name], odd) for name in ordered[:3])
+        summary = f"{text.names(odd)} {text.plural(odd, 'has', 'have')} other settings: {told}"
+    else:
+        summary = "; ".join(f"{name} is {names[name].listed}" for name in ordered[:3])
+    more = f" and {len(ordered) - 3} more" if len(ordered) > 3 else ""
+    effect = "; ".join(dict.fromkeys(MUST_AGREE[name] for name in broken))
+    return speak(
+        f"{summary}{more}",
+        reason=effect
+        or "each rank chooses transport and limits by its own settings; a difference may hang the "
+        "first collective, or make one node behave unlike the rest",
+        evidence=_shown(ordered, odd or tuple(sorted(by_node)), by_node),
+        fix=_align(ordered[0], names[ordered[0]], odd, by_node),
+        host=odd[0] if len(odd) == 1 else "",
+    )
+
+
+def _told(name: str, unequal: Difference, odd: Sequence[str]) -> str:
+    here = {unequal.values[node] for node in odd}
+    own = " or ".join(sorted(here))
+    return f"{name} is {own} ({unequal.usual} elsewhere)"
+
+
+def _shown(
+    names: Sequence[str], nodes: Iterable[str], by_node: Mapping[str, Mapping[str, Setting]]
+) -> list[Evidence]:
+    shown = [
+        Evidence(
+            quote=f"{node}: {name}={one.value}" if one else f"{node}: {name} is not set",
+            source=one.origin if one else "environment",
+            host=node,
+        )
+        for name in names
+        for node in nodes
+        for one in (by_node[node].get(name),)
+    ]
+    return shown[:SHOWN]
+
+
+def _align(
+    name: str,
+    unequal: Difference,
+    odd: Sequence[str],
+    by_node: Mapping[str, Mapping[str, Setting]],
+) -> str:
+    if not odd or unequal.usual is None:
+        return f"set {name} in one place for all nodes: the launch script, or `srun --export=ALL`"
+    where = f" on {text.names(odd)}"
+    own = by_node[odd[0]].get(name)
+    if own is not None and own.origin != "environment":
+        return f"change the line at {own.origin}{where}"
+    if unequal.usual == NOT_SET:
+        return f"`unset {name}`{where}"
+    return f"`export {name}={unequal.usual}`{where}, or pass it to every node: `srun --export=ALL`"
 
 
 @FAULT.explain
