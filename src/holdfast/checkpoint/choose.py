@@ -35,6 +35,7 @@ from holdfast.analysis.checkpoints.manifest import (
 from holdfast.checkpoint import verify as verifying
 from holdfast.checkpoint.files import DISK, Files, NotRegularError, read
 from holdfast.checkpoint.removal import free_name
+from holdfast.checkpoint.verify import BytesTaker
 
 LARGEST_MANIFEST = 256 << 20
 """bytes: far beyond that of 10,000 ranks"""
@@ -139,13 +140,18 @@ def verify(
     rank: int = 0,
     world_size: int = 1,
     threads: int = 1,
+    taker: BytesTaker | None = None,
 ) -> CheckpointProblem | None:
-    """These files of a checkpoint, byte for byte, or this rank's share of them; sizes first."""
+    """These files of a checkpoint, byte for byte, or this rank's share of them; sizes first.
+
+    `taker` is given all bytes that it wants, those of other ranks' shares as well.
+    """
     pieces = verifying.share(entries, rank, world_size)
     names = {piece.name for piece in pieces}
     if problem := _wrong_size(path, [one for one in entries if one.name in names], files):
         return problem
-    wrong = verifying.first_wrong(path, pieces, files, threads=threads)
+    others = verifying.not_mine(entries, pieces, taker) if taker is not None else ()
+    wrong = verifying.first_wrong(path, pieces, files, threads=threads, taker=taker, others=others)
     if wrong is None:
         return None
     if wrong.error is not None:

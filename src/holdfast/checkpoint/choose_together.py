@@ -16,13 +16,14 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from holdfast.analysis.checkpoints.manifest import order_of
+from holdfast.analysis.checkpoints.manifest import Manifest, order_of
 from holdfast.checkpoint import choose, lock, resume_decision
 from holdfast.checkpoint.choose import CheckpointProblem
 from holdfast.checkpoint.cores import disk_threads, ranks_here
 from holdfast.checkpoint.files import DISK, Files
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.resume_decision import RankLook, ResumeDecision
+from holdfast.checkpoint.verify import BytesTaker
 from holdfast.errors import EnvironmentFailure, Error, ResumeRefused
 from holdfast.rank.events import tell
 from holdfast.rank.print_line import say
@@ -54,8 +55,15 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 class RankDisk:
     """How one rank sees the folder."""
 
-    def __init__(self, board: MessageBoard, files: Files = DISK, host: str = "") -> None:
-        self.board, self._files = board, files
+    def __init__(
+        self,
+        board: MessageBoard,
+        files: Files = DISK,
+        host: str = "",
+        ahead: Callable[[str, Manifest], BytesTaker | None] = lambda _path, _saved: None,
+    ) -> None:
+        """`ahead`: who wants the bytes of a checkpoint while they are verified."""
+        self.board, self._files, self._ahead = board, files, ahead
         self.host = host or socket.gethostname()
 
     def look(self, question: Question) -> RankLook:
@@ -82,6 +90,7 @@ class RankDisk:
             rank=self.board.rank,
             world_size=self.board.world_size,
             threads=disk_threads(ranks_here()),
+            taker=self._ahead(path, found.manifest),
         )
 
     def _file(self, path: str, name: str) -> CheckpointProblem | None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import torch
 
+from holdfast.checkpoint.memory_pages import map_inner_pages
 from holdfast.checkpoint.tensors import NamedTensor
 
 SMALL = 256 << 10
@@ -30,6 +31,8 @@ class CopyBlock(NamedTuple):
     target: int
     source: int
     size: int
+    fresh: bool = False
+    """the target has never been touched"""
 
 
 class Border(NamedTuple):
@@ -126,14 +129,16 @@ def copy_blocks(blocks: Sequence[CopyBlock], threads: int) -> None:
 
 def _move(blocks: Iterable[CopyBlock]) -> None:
     for block in blocks:
-        ctypes.memmove(*block)
+        if block.fresh:
+            map_inner_pages(block.target, block.size)
+        ctypes.memmove(block.target, block.source, block.size)
 
 
 def pieces(blocks: Sequence[CopyBlock], threads: int) -> list[CopyBlock]:
     """The same bytes, largest first, and none so large that others would wait for it."""
     most = max(SMALL, sum(block.size for block in blocks) // (threads * TURNS))
     found = [
-        CopyBlock(block.target + at, block.source + at, min(most, block.size - at))
+        CopyBlock(block.target + at, block.source + at, min(most, block.size - at), block.fresh)
         for block in blocks
         for at in range(0, block.size, most)
     ]

@@ -1,7 +1,12 @@
-"""What one rank wrote, read again: its tree and its tensors. Verified before (choose.py)."""
+"""What one rank wrote, read again: its tree and its tensors.
+
+Verified before (choose.py), or not used before it is (load_ahead.py): then `later` is given.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
 import mmap
 import os
@@ -18,16 +23,32 @@ from holdfast.checkpoint.tree import DamagedTreeError, Node
 
 
 class RankFiles:
-    """The files of one rank in a committed checkpoint."""
+    """The files of one rank in a committed checkpoint.
 
-    def __init__(self, folder: str, rank: int) -> None:
-        with open_regular(os.path.join(folder, tree_file(rank))) as file:
-            document = tree.from_json(file.read())
+    `later`: values get their bytes when it is filled. Otherwise at once.
+    """
+
+    def __init__(self, folder: str, rank: int, later: LaterCopies | None = None) -> None:
+        self._tree = os.path.join(folder, tree_file(rank))
+        text = self._text()
+        self._digest = hashlib.sha256(text).digest()
+        document = tree.from_json(text)
         if not isinstance(document, dict):
             raise DamagedTreeError(f"{tree_file(rank)} is damaged: it holds no tree")
         self._document = document
         self._path = os.path.join(folder, tensor_file(rank))
         self._tensors: TensorFile | None = None
+        self._later = later
+        if later is not None:
+            later.opened.append(self)
+
+    def _text(self) -> bytes:
+        with open_regular(self._tree) as file:
+            return file.read()
+
+    def is_unchanged(self) -> bool:
+        """Is the tree on the disk as it was read?"""
+        return hashlib.sha256(self._text()).digest() == self._digest
 
     def part(self, name: str, kind: type = dict) -> Node:
         """As it is in the tree, not decoded."""
@@ -37,15 +58,23 @@ class RankFiles:
         return part
 
     def value(self, node: Node, *, keep_mapped: bool = False) -> Any:
-        copies = LaterCopies()
+        copies = self._later or LaterCopies()
         decoder = TensorDecoder(self.tensor, keep_mapped=keep_mapped, copy=copies.own)
         found = tree.decode(node, decoder.decode)
-        copies.fill()
+        if self._later is None:
+            copies.fill()
         return found
+
+    def decoder(self, *, keep_mapped: bool = False) -> TensorDecoder:
+        """For nodes that hold more than values."""
+        copy = self._later.own if self._later is not None else None
+        return TensorDecoder(self.tensor, keep_mapped=keep_mapped, copy=copy)
 
     def tensor(self, name: str) -> torch.Tensor:
         if self._tensors is None:
             self._tensors = TensorFile(self._path)
+            if self._later is not None:
+                self._later.opened.append(self._tensors)
         return self._tensors.read(name)
 
 
@@ -57,12 +86,26 @@ class TensorFile:
     """
 
     def __init__(self, path: str) -> None:
+        self.path = path
         with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            header = file.read(safetensors_layout.header_size(file.read(8), size))
-            self._header = header
-            self._slices = safetensors_layout.parse(header, size)
-            self._memory = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
+            self._size = os.fstat(file.fileno()).st_size
+            self._header = self._read_header(file)
+            self._slices = safetensors_layout.parse(self._header, self._size)
+            self._memory = mmap.mmap(file.fileno(), self._size, access=mmap.ACCESS_COPY)
+
+    def _read_header(self, file: io.FileIO) -> bytes:
+        return file.read(safetensors_layout.header_size(file.read(8), self._size))
+
+    def is_unchanged(self) -> bool:
+        """Is the header on the disk as it was read?"""
+        with open_regular(self.path) as file:
+            return self._read_header(file) == self._header
+
+    def offset_of(self, tensor: torch.Tensor) -> int | None:
+        """Where in the file the first byte of a tensor is; None for one of another file."""
+        begin = torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr()
+        at = tensor.data_ptr() - begin
+        return at if 0 <= at < self._size else None
 
     @property
     def metadata(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.checkpoint import choose_together, commit, compare, object_state
 from holdfast.checkpoint.choose_together import Leader, Question, RankDisk
 from holdfast.checkpoint.files import DISK, read
+from holdfast.checkpoint.load_ahead import LoadAhead
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.remote.fetch import fetch_if_none
@@ -47,10 +48,12 @@ def resume(
     `uploaded_to`: where the newest one comes from when the folder has none.
     """
     with phase("resume"):
+        ahead = LoadAhead(state, sharded, board.rank)
+        view = RankDisk(board, ahead=ahead.begin)
         chosen = (
-            _lead(board, folder, lock, config, accept, uploaded_to)
+            _lead(view, folder, lock, config, accept, uploaded_to)
             if board.rank == 0
-            else _follow(board, folder)
+            else _follow(view, folder)
         )
         path = chosen.path
         if not path:
@@ -70,10 +73,15 @@ def resume(
                 structure = sharded.structure(structure)
             found = _compare(path, saved, state, structure, chosen.config, board)
             compare.refuse(path, found, accept)
+            found_ahead = ahead.finish(path)
             if sharded is not None:  # first: the generators are restored last of all
-                sharded.restore(path, saved.world_size)
+                sharded.restore(path, saved.world_size, found_ahead.sharded)
             notes = state.restore(
-                path, board.rank, saved.world_size, accept_data_change="data" in accept
+                path,
+                board.rank,
+                saved.world_size,
+                accept_data_change="data" in accept,
+                prepared=found_ahead.state,
             )
             if board.rank == 0:
                 notes += state.left_behind(saved.world_size, board.world_size)
@@ -125,14 +133,14 @@ def take_folder(folder: str, lock: FolderLock) -> None:
 
 
 def _lead(
-    board: MessageBoard,
+    view: RankDisk,
     folder: str,
     lock: FolderLock,
     config: RunConfig,
     accept: Collection[str],
     uploaded_to: str,
 ) -> Question:
-    leader = Leader(RankDisk(board))
+    leader = Leader(view)
     try:
         take_folder(folder, lock)
         if uploaded_to:
@@ -163,8 +171,8 @@ def _refuse_if_emptied(folder: str, saved: str) -> None:
         )
 
 
-def _follow(board: MessageBoard, folder: str) -> Question:
-    chosen = choose_together.follow(RankDisk(board))
+def _follow(view: RankDisk, folder: str) -> Question:
+    chosen = choose_together.follow(view)
     if chosen.path and not choose_together.lies_in(folder, chosen.path):
         raise EnvironmentFailure(
             f"rank 0 resumes from {chosen.path}, which is not in {folder}",

@@ -36,7 +36,7 @@ from torch.optim import Optimizer
 
 from holdfast.checkpoint import object_state, optimizer_state, tensors
 from holdfast.checkpoint.dtensor_layout import DTensorLayouts, local_part
-from holdfast.checkpoint.loading import Fill, fill_all
+from holdfast.checkpoint.loading import Fill, LaterCopies
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.rank_files import RankFiles, TensorFile
 from holdfast.checkpoint.safetensors_layout import CODES
@@ -164,24 +164,31 @@ class ShardedState:
         found = self._board.receive(name, _Structure, purpose="resume").found
         return mine if found is None else found
 
-    def restore(self, folder: str, saved_world: int) -> None:
+    def restore(self, folder: str, saved_world: int, prepared: ShardRestorer | None = None) -> None:
         """Fills everything that is sharded, from whatever ranks and mesh there were."""
-        first = RankFiles(folder, 0)
+        later = LaterCopies()
+        found = prepared or self.prepare(folder, saved_world, later)
+        later.fill()
+        self._give(found)
+
+    def prepare(self, folder: str, saved_world: int, later: LaterCopies) -> ShardRestorer:
+        """All of it without its values, which come when `later` is filled."""
+        first = RankFiles(folder, 0, later)
         index = read_index(first)
         rank = self._board.rank
-        mine = RankFiles(folder, rank) if 0 < rank < saved_world else first
+        mine = RankFiles(folder, rank, later) if 0 < rank < saved_world else first
+        others = _others(folder, first, mine, later)
         try:
             with torch.no_grad():
-                found = ShardRestorer(self._named(), mine, index, _others(folder, first, mine))
+                found = ShardRestorer(self._named(), mine, index, others)
         except (LookupError, TypeError, AttributeError, ValueError) as odd:
             if isinstance(odd, Error):
                 raise
             raise DamagedTreeError(f"the saved state is damaged: {odd!r}") from odd
         with torch.no_grad():
-            load(folder, index, found.wanted)
-            for target, source in found.copies:
-                target.copy_(source)
-        self._give(found)
+            plan_load(folder, index, found.wanted, later)
+        later.fills += found.copies
+        return found
 
     def _give(self, found: ShardRestorer) -> None:
         """Not for the shards, which are filled: for all else, and the hooks of FSDP and of the
@@ -223,12 +230,14 @@ def _sample(tensor: torch.Tensor) -> tuple[float, ...]:
                  for value in values.double().tolist())  # fmt: skip
 
 
-def _others(folder: str, first: RankFiles, mine: RankFiles) -> Callable[[], list[RankFiles]]:
+def _others(
+    folder: str, first: RankFiles, mine: RankFiles, later: LaterCopies
+) -> Callable[[], list[RankFiles]]:
     """One tree of each kind that ranks had: where a rank's own does not have all it needs."""
 
     def read() -> list[RankFiles]:
         ranks = first.part("sharded").get("trees", [0])
-        return [mine, *(RankFiles(folder, int(rank)) for rank in ranks)]
+        return [mine, *(RankFiles(folder, int(rank), later) for rank in ranks)]
 
     return read
 
@@ -246,22 +255,28 @@ def read_index(first: RankFiles) -> ShardIndex:
 
 def load(folder: str, index: ShardIndex, wanted: Mapping[str, TensorToFill]) -> None:
     """Fills all tensors in place. All of it is planned before the first is touched."""
+    later = LaterCopies()
+    plan_load(folder, index, wanted, later)
+    later.fill()
+
+
+def plan_load(
+    folder: str, index: ShardIndex, wanted: Mapping[str, TensorToFill], later: LaterCopies
+) -> None:
+    """Raises unless all of it is there."""
     layouts = DTensorLayouts()
     plan = [
-        (local, each.saved, blocks)
+        (local, each, blocks)
         for name, each in wanted.items()
         if (local := local_part(each.tensor)).numel()
         and (piece := _wanted_piece(name, each, index, layouts, local)) is not None
         and (blocks := _blocks(name, each.saved, index, piece, local))
     ]
-    source = _PieceReader(folder, index)
-    fill_all(
-        [
-            Fill(_narrowed(local, block.target, block.lengths), source.read(name, block))
-            for local, name, blocks in plan
-            for block in blocks
-        ]
-    )
+    source = _PieceReader(folder, index, later)
+    for local, each, blocks in plan:
+        for block in blocks:
+            target = _narrowed(local, block.target, block.lengths)
+            later.fills.append(Fill(target, source.read(each.saved, block), each.fresh))
 
 
 def _narrowed(tensor: torch.Tensor, starts: Shape, lengths: Shape) -> torch.Tensor:
@@ -298,8 +313,8 @@ def _blocks(
 class _PieceReader:
     """The files of all ranks, each opened when something in it is wanted."""
 
-    def __init__(self, folder: str, index: ShardIndex) -> None:
-        self._folder, self._index = folder, index
+    def __init__(self, folder: str, index: ShardIndex, later: LaterCopies) -> None:
+        self._folder, self._index, self._later = folder, index, later
         self._files: dict[int, TensorFile] = {}
 
     def read(self, name: str, block: Overlap) -> torch.Tensor:
@@ -315,6 +330,7 @@ class _PieceReader:
         if block.rank not in self._files:
             path = os.path.join(self._folder, tensor_file(block.rank))
             self._files[block.rank] = TensorFile(path)
+            self._later.opened.append(self._files[block.rank])
         body: dict[str, Any] = {"name": piece_name(name, saved.size, block.offsets, block.sizes)}
         if saved.dtype not in CODES:  # it was written as bytes
             body |= {"dtype": saved.dtype, "shape": block.sizes}

@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 
 from holdfast.checkpoint import object_state, tree
 from holdfast.checkpoint.dtensor_layout import local_part
+from holdfast.checkpoint.loading import Fill
 from holdfast.checkpoint.rank_files import RankFiles
 from holdfast.checkpoint.saved_trees import SavedTrees
 from holdfast.checkpoint.sharded_index import SavedTensor, ShardIndex
@@ -41,6 +42,8 @@ class TensorToFill(NamedTuple):
 
     saved: str
     tensor: torch.Tensor
+    fresh: bool = False
+    """made for it: nothing of the job uses its memory yet"""
 
 
 class NamedParameters:
@@ -223,8 +226,8 @@ class ShardRestorer:
         self._named, self._index = named, index
         self._trees = SavedTrees(files, elsewhere or (list))
         self.wanted: dict[str, TensorToFill] = {}
-        self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
-        """this rank's own (target, source), where each saved what it had"""
+        self.copies: list[Fill] = []
+        """this rank's own, where each saved what it had"""
         self.model: OrderedDict[str, Any] = OrderedDict()
         if named.model is not None:
             self.model = self._module(("model",), named.model)
@@ -284,9 +287,9 @@ class ShardRestorer:
             )
             found = empty_like_parameter(saved, parameter, device, whole=body.get("whole", False))
             if kind == "piece":
-                self.wanted[name] = TensorToFill(name, found)
+                self.wanted[name] = TensorToFill(name, found, fresh=True)
             else:
-                self._copy(body, files, found)
+                self._copy(body, files, found, fresh=True)
             return found
 
         return _decode(node, files, make)
@@ -313,7 +316,9 @@ class ShardRestorer:
 
         return _decode(self._trees.node("others", name), self._trees.own, make)
 
-    def _copy(self, body: Any, files: RankFiles, target: torch.Tensor) -> None:
+    def _copy(
+        self, body: Any, files: RankFiles, target: torch.Tensor, *, fresh: bool = False
+    ) -> None:
         """What this rank had saved for itself."""
         source = _decode(body["stored"], files, keep_mapped=True)
         local = local_part(target)
@@ -322,7 +327,7 @@ class ShardRestorer:
                 f"{body['name']}: this rank saved {list(source.shape)} of {body['size']}, and has "
                 f"{list(local.shape)} of {list(target.shape)} now"
             )
-        self.copies.append((local, source))
+        self.copies.append(Fill(local, source, fresh))
 
 
 MakeTensor = Callable[[str, Any], torch.Tensor]
@@ -331,7 +336,7 @@ MakeTensor = Callable[[str, Any], torch.Tensor]
 def _decode(
     node: Node, files: RankFiles, make: MakeTensor | None = None, *, keep_mapped: bool = False
 ) -> Any:
-    fetch = TensorDecoder(files.tensor, keep_mapped=keep_mapped)
+    fetch = files.decoder(keep_mapped=keep_mapped)
 
     def leaf(kind: str, body: Node) -> object:
         is_shard = kind in ("piece", "local") and make is not None

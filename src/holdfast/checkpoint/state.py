@@ -40,6 +40,7 @@ from holdfast.checkpoint import (
     optimizer_state,
     tree,
 )
+from holdfast.checkpoint.loading import LaterCopies
 from holdfast.checkpoint.optimizer_state import ParameterNames
 from holdfast.checkpoint.rank_files import RankFiles
 from holdfast.checkpoint.tensors import NamedTensor, TensorEncoder
@@ -64,6 +65,17 @@ class CapturedState:
     tensors: list[NamedTensor]
     structure: str
     """fingerprint; '' on ranks that do not write the shared part"""
+
+
+@dataclass(frozen=True)
+class PreparedState:
+    """What was saved, on its way back to the objects it came from."""
+
+    values: dict[str, Any]
+    random_state: Any
+    step: int
+    epoch: int
+    buckets: list[Any]
 
 
 class State:
@@ -263,36 +275,56 @@ class State:
     # --- resuming ------------------------------------------------------------------------------
 
     def restore(
-        self, folder: str, rank: int, saved_world: int, *, accept_data_change: bool = False
+        self,
+        folder: str,
+        rank: int,
+        saved_world: int,
+        *,
+        accept_data_change: bool = False,
+        prepared: PreparedState | None = None,
     ) -> list[str]:
         """Everything that was saved; returns what could not be restored, in sentences.
 
         All of it is read before anything is changed. Raises DamagedTreeError for files that are
         not ours, ConfigError where something does not take its saved state.
         """
-        first = RankFiles(folder, 0)
-        mine = first if rank == 0 else RankFiles(folder, rank) if rank < saved_world else None
-        own_files = mine or first
-        # Rank 0's data position serves a new rank if it holds for any number of ranks.
-        usable = self._per_rank if mine else {"data"} if self.data_scope == "global" else set()
-        values = self._decode(first, "shared", self._names() - self._per_rank)
-        values |= self._decode(own_files, "own", (self._per_rank - self._sharded) & usable)
-        random_state = own_files.value(own_files.part("own").get(GENERATORS))
-        step, epoch = first.part("step", int), first.part("epoch", int)
-        buckets = (own_files if "model" in self._per_rank else first).part(BUCKETS, list)
-        self._reorder(values, first, own_files)
-        for name, value in values.items():
+        later = LaterCopies()
+        found = prepared or self.prepare(folder, rank, saved_world, later)
+        later.fill()
+        for name, value in found.values.items():
             self.give(name, value, accept_data_change=accept_data_change)
-        self.step, self.epoch = step, epoch
-        if ddp_buckets.impose(self.model, buckets):
-            self._buckets = tuple(tuple(bucket) for bucket in buckets)
+        self.step, self.epoch = found.step, found.epoch
+        if ddp_buckets.impose(self.model, found.buckets):
+            self._buckets = tuple(tuple(bucket) for bucket in found.buckets)
         # Last, because loading may draw numbers.
-        notes = self._restore_generators(random_state, rank, new=mine is None)
+        notes = self._restore_generators(found.random_state, rank, new=rank >= saved_world)
         return notes + [
             f"{name} is not in the checkpoint of rank {rank}: it starts fresh"
-            for name in sorted(self._names() - values.keys())
+            for name in sorted(self._names() - found.values.keys())
             if not generators.is_generator(self._things.get(name))
         ]
+
+    def prepare(
+        self, folder: str, rank: int, saved_world: int, later: LaterCopies
+    ) -> PreparedState:
+        """What `restore` gives to the objects, without its values: those come when `later` is
+        filled."""
+        first = RankFiles(folder, 0, later)
+        is_new = rank >= saved_world
+        own_files = first if rank == 0 or is_new else RankFiles(folder, rank, later)
+        # Rank 0's data position serves a new rank if it holds for any number of ranks.
+        whole = {"data"} if self.data_scope == "global" else set()
+        usable = whole if is_new else self._per_rank
+        values = self._decode(first, "shared", self._names() - self._per_rank)
+        values |= self._decode(own_files, "own", (self._per_rank - self._sharded) & usable)
+        self._reorder(values, first, own_files)
+        return PreparedState(
+            values=values,
+            random_state=own_files.value(own_files.part("own").get(GENERATORS)),
+            step=first.part("step", int),
+            epoch=first.part("epoch", int),
+            buckets=(own_files if "model" in self._per_rank else first).part(BUCKETS, list),
+        )
 
     def apply_changed_settings(self, folder: str) -> list[str] | None:
         """After `restore`: what the script sets otherwise than when this was saved takes effect.

@@ -188,8 +188,8 @@ class TensorDecoder:
             if data in self._arrays:  # we write each once; a forged tree asks for a million copies
                 raise ValueError(f"two arrays in the bytes of {data!r:.80}")
             self._arrays.add(data)
-            return _array(dtype, shape, self._read(data).numpy().tobytes())
-        array = _array(dtype, shape, base64.b64decode(data, validate=True))
+            return _array(dtype, shape, self._copy(self._read(data), "cpu").numpy())
+        array = _array(dtype, shape, bytearray(base64.b64decode(data, validate=True)))
         return array[()] if kind == "numpy.scalar" else array
 
 
@@ -200,7 +200,8 @@ _TORCH_KINDS: dict[str, Callable[[Any], object]] = {
 }
 
 
-def _array(dtype: str, shape: list[int], data: bytes) -> Any:
+def _array(dtype: str, shape: list[int], data: Any) -> Any:
+    """In these bytes, which may get their values later."""
     import numpy as np  # noqa: PLC0415 - only where some were saved
 
     found, count = np.dtype(dtype), _elements(shape)
@@ -210,7 +211,7 @@ def _array(dtype: str, shape: list[int], data: bytes) -> Any:
         if count > _MOST_EMPTY:  # of no bytes, but NumPy takes one for each
             raise ValueError(f"an array {shape!r:.80} of {dtype!r:.40}")
         return np.zeros(shape, found)
-    return np.frombuffer(bytearray(data), dtype=found).reshape(shape)
+    return np.frombuffer(data, dtype=found).reshape(shape)
 
 
 def _elements(shape: object) -> int:
@@ -228,8 +229,13 @@ def _as_bytes_were(raw: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]
     return raw.view(dtype).reshape(shape) if raw.numel() else torch.empty(shape, dtype=dtype)
 
 
+def device_for(kind: str) -> torch.device:
+    """For what was saved from this kind of device: the current one of it, where there is any."""
+    if kind == "cuda" and torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
 def own(tensor: torch.Tensor, kind: str) -> torch.Tensor:
     """A copy of a mapped one, on the kind of device it was saved from."""
-    if kind == "cuda" and torch.cuda.is_available():
-        return tensor.to(torch.device("cuda", torch.cuda.current_device()))
-    return tensor.clone()
+    return torch.empty_like(tensor, device=device_for(kind)).copy_(tensor)
