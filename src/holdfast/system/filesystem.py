@@ -9,6 +9,12 @@ LOCAL = frozenset(
 )
 """kinds that one machine has to itself: what it does not see there, it will not see later"""
 
+REMOTE = frozenset(
+    {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "afs", "fuse.sshfs",
+     "fuse.glusterfs", "wekafs", "panfs", "virtiofs"}
+)  # fmt: skip
+"""kinds that several machines may have mounted"""
+
 
 def filesystem_at(path: str) -> str:
     """By mount id, which also tells mounts apart that cover each other."""

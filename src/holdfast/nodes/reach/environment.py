@@ -22,6 +22,9 @@ from holdfast.nodes.reach.meeting import (
     meeting_port,
 )
 
+_STEP = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
+"""what tells one step from all others"""
+
 
 class MeetingOptions(NamedTuple):
     """What was typed; None where nothing was."""
@@ -176,10 +179,7 @@ def _in_slurm(
         names=names,
         own_name=names[index] if index is not None and index < len(names) else "",
         rack=rack.from_slurm(environment),
-        job=".".join(
-            environment.get(name, "")
-            for name in ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID")
-        ),
+        job=".".join(filter(None, (environment.get(name) for name in _STEP))),
         notes=_rank_of_another_node(environment, index),
     )
 

@@ -15,6 +15,7 @@ import tempfile
 import time
 
 from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.system.filesystem import REMOTE
 
 _NAME = re.compile(r"holdfast-\d+-\w+")
 _LOCK = "lock"
@@ -23,10 +24,6 @@ LONGEST = 107 - len("/holdfast-4194304-abcdefgh/9999.sock")
 YOUNG = 60.0
 """seconds in which a folder without a lock may belong to a launcher that is just starting"""
 OTHER_PLACES = ("/tmp", "/dev/shm", "/var/tmp")  # noqa: S108 - mkdtemp makes ours private
-REMOTE = frozenset(
-    {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "afs", "fuse.sshfs",
-     "fuse.glusterfs", "wekafs", "panfs", "virtiofs"}
-)  # fmt: skip
 
 
 class LocalFolder:
