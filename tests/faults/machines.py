@@ -129,6 +129,22 @@ def settings(origin: str = "environment", **values: str) -> tuple[f.Setting, ...
     return tuple(f.Setting(name=n, value=v, origin=origin) for n, v in values.items())
 
 
+def software(*, nccl: str) -> f.Software:
+    """With NCCL of this version; its file does not tell where it is ''."""
+    library = f.NcclLibrary(
+        path="/venv/nvidia/nccl/lib/libnccl.so.2", version=nccl, origin="python package"
+    )
+    return f.Software(
+        python="3.11.7",
+        executable="/usr/bin/python3",
+        torch="2.13.0",
+        torch_cuda="13.0",
+        gloo="built into torch 2.13.0",
+        nccl=(library,),
+        packages={},
+    )
+
+
 def a_machine(plan: f.Plan | None = None, **changes: Any) -> f.MachineFacts:
     """A machine on which nothing is wrong, and everything could be read."""
     machine = f.MachineFacts(
@@ -189,21 +205,7 @@ def a_machine(plan: f.Plan | None = None, **changes: Any) -> f.MachineFacts:
         rendezvous_files=(),
         kernel_log=(),
         leftovers=f.Leftovers(orphans=(), segments=(), stuck=()),
-        software=f.Software(
-            python="3.11.7",
-            executable="/usr/bin/python3",
-            torch="2.13.0",
-            torch_cuda="13.0",
-            gloo="built into torch 2.13.0",
-            nccl=(
-                f.NcclLibrary(
-                    path="/venv/nvidia/nccl/lib/libnccl.so.2",
-                    version="2.29.7",
-                    origin="python package",
-                ),
-            ),
-            packages={},
-        ),
+        software=software(nccl="2.29.7"),
         variable_search=f.VariableSearch(searched=(), prefixes=(), found={}),
         rdma_devices=(),
         rdma_ports=(),

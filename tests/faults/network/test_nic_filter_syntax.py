@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.analysis.machine import MachineFacts, Setting, Unread
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
@@ -39,18 +41,17 @@ test_check = check_table(
     speaks("warning", nccl("eth0, eth1"), saying=["' eth1' cannot match", "=eth0,eth1`"]),
     speaks("error", nccl("=^eth0"), saying=["'^eth0' cannot match", "NCCL finds no interface"]),
     speaks(
-        "warning",
-        nccl("^docker0"),
-        saying=["admits the loopback interface", "hangs", "`^docker0,lo`"],
-    ),
-    speaks("warning", nccl("^=docker0"), saying=["admits the loopback", "`^=docker0,lo`"]),
-    speaks(
         "warning",  # the second `^` makes a name of it, so lo is not excluded
         nccl("^docker0,^lo"),
-        saying=["'^lo' cannot match any", "'^docker0,lo'", "admits the loopback interface"],
+        saying=["'^lo' cannot match any", "'^docker0,lo'", "lo (127.0.0.1): taken"],
     ),
-    speaks("warning", nccl("e"), saying=["NCCL_SOCKET_IFNAME=e is ignored"]),
-    speaks("warning", gloo("e"), saying=["GLOO_SOCKET_IFNAME=e is ignored"]),
+    speaks("warning", nccl("e"), saying=["NCCL_SOCKET_IFNAME=e is ignored", "eth0 (10.0.0.5)"]),
+    speaks("warning", gloo("e"), saying=["GLOO_SOCKET_IFNAME=e is ignored", "eth0 (10.0.0.5)"]),
+    speaks(
+        "warning",
+        msgspec.structs.replace(nccl("e"), interfaces=Unread(why="no netlink")),
+        saying=["is ignored"],
+    ),
     speaks(
         "warning",
         a_machine(
@@ -79,7 +80,7 @@ test_check = check_table(
     silent(nccl("=eth0,eth1")),
     silent(nccl("^docker,lo")),
     silent(nccl("^l")),  # a prefix of lo excludes it too
-    silent(a_machine(settings=settings(NCCL_SOCKET_IFNAME="^docker0"))),  # one machine: lo is fine
+    silent(nccl("^docker0")),  # well formed; that lo is taken says wrong-nic
     silent(gloo("eth0,eth1,")),
     silent(gloo("")),
     not_applicable(a_machine(), saying=["are not set"]),

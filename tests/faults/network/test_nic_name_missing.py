@@ -6,7 +6,7 @@ from holdfast.analysis.source.source import SourceSetting as Written
 from holdfast.findings import Place
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import dockerfile, nccl_conf, shell
-from tests.faults.machines import a_loopback, a_machine, an_interface, settings
+from tests.faults.machines import a_loopback, a_machine, an_interface, settings, software
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -58,19 +58,39 @@ test_check = check_table(
         not_saying=["unset"],
     ),
     speaks(
-        "warning",
+        "error",
         a_machine(settings=nccl("ens5"), interfaces=HERE),
-        saying=["selects ens5, which cannot carry traffic now", "ens5 (down, 10.1.0.5)"],
+        saying=["selects ens5 (no carrier, or down", "NCCL skips", "ens5 (down, 10.1.0.5)"],
     ),
     speaks(
-        "warning",
+        "warning",  # an older NCCL takes it
+        a_machine(settings=nccl("ens5"), interfaces=HERE, software=software(nccl="2.21.5")),
+        saying=["selects ens5, which cannot carry traffic now", "from 2.28.3 on skips"],
+    ),
+    speaks(
+        "error",
         a_machine(settings=nccl("=ens6"), interfaces=HERE),
-        saying=["selects ens6", "ens6 (running, no address)"],
+        saying=["selects ens6 (no address)", "ens6 (running, no address)"],
     ),
     speaks(
-        "warning",
+        "error",
         a_machine(settings=nccl("ens5"), interfaces=(UNPLUGGED,)),
         saying=["or bring the interface up"],
+    ),
+    speaks(
+        "error",
+        a_machine(settings=settings(NCCL_COMM_ID="192.0.2.1:4000")),
+        saying=["no interface is in the subnet of 192.0.2.1", "No usable listening interface"],
+    ),
+    speaks(
+        "error",  # the bootstrap goes by NCCL_COMM_ID, data by the filter
+        a_machine(settings=settings(NCCL_COMM_ID="10.0.0.9:4000", NCCL_SOCKET_IFNAME="ib0")),
+        saying=["NCCL_SOCKET_IFNAME=ib0 matches no interface"],
+    ),
+    speaks(
+        "error",
+        a_machine(settings=settings(GLOO_SOCKET_IFNAME="ens6"), interfaces=HERE),
+        saying=["one has no address", "Unable to find address for: ens6"],
     ),
     speaks(
         "error",
@@ -94,8 +114,10 @@ test_check = check_table(
             settings=settings(NCCL_SOCKET_IFNAME="^lo", GLOO_SOCKET_IFNAME="lo"), interfaces=HERE
         )
     ),
-    silent(  # malformed: nic-filter-syntax has the words
-        a_machine(settings=settings(NCCL_SOCKET_IFNAME="eth0", GLOO_SOCKET_IFNAME="^docker0"))
+    silent(a_machine(settings=settings(NCCL_COMM_ID="10.0.0.9:4000", GLOO_SOCKET_IFNAME="eth0"))),
+    not_applicable(
+        a_machine(settings=settings(NCCL_SOCKET_IFNAME="eth0", GLOO_SOCKET_IFNAME="^docker0")),
+        saying=["see nic-filter-syntax"],
     ),
     not_applicable(
         a_machine(), saying=["NCCL_SOCKET_IFNAME selects no", "GLOO_SOCKET_IFNAME selects"]

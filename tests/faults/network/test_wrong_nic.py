@@ -8,7 +8,6 @@ from holdfast.analysis.machine import (
     Address,
     Interface,
     MachineFacts,
-    NcclLibrary,
     Resolution,
     Unread,
 )
@@ -22,6 +21,7 @@ from tests.faults.machines import (
     a_port_of,
     an_interface,
     settings,
+    software,
 )
 from tests.faults.table import (
     check_table,
@@ -183,13 +183,6 @@ def named(*interfaces: Interface, nccl: str = "", gloo: str = "", **changes: Any
     return across(*interfaces, settings=settings(**set_here), **changes)
 
 
-def software(version: str) -> Any:
-    made = a_machine().software
-    assert not isinstance(made, Unread)
-    library = NcclLibrary(path="/usr/lib/libnccl.so.2", version=version, origin="system")
-    return msgspec.structs.replace(made, nccl=(library,))
-
-
 def own_name(*ips: str) -> Resolution:
     return Resolution(name="node-a", addresses=ips, error="", seconds=0.0)
 
@@ -227,19 +220,21 @@ test_check = check_table(
     # what differs between versions
     speaks(
         "warning",
-        across(an_interface("eth1", "10.1.0.5", running=False), ETH0, software=software("2.21.5")),
+        across(
+            an_interface("eth1", "10.1.0.5", running=False), ETH0, software=software(nccl="2.21.5")
+        ),
         saying=["announce eth1", "no carrier"],
     ),
     silent(across(an_interface("eth1", "10.1.0.5", running=False), ETH0)),
     skips(
-        across(an_interface("eth1", "10.1.0.5", running=False), ETH0, software=software("")),
+        across(an_interface("eth1", "10.1.0.5", running=False), ETH0, software=software(nccl="")),
         saying=["version is not known", "from 2.28.3 on it takes eth0, before eth1"],
     ),
     speaks(
         "warning",
         across(
             an_interface(addresses=(Address(ip="fe80::5", prefix=64),)),
-            software=software("2.28.9"),
+            software=software(nccl="2.28.9"),
         ),
         saying=["announce eth0 (fe80::5)", "link-local"],
     ),
@@ -263,7 +258,7 @@ test_check = check_table(
     not_applicable(named(ETH0, nccl="lo"), saying=["see loopback-multi-node"]),
     not_applicable(named(ETH0, nccl="nope0"), saying=["see nic-name-missing"]),
     not_applicable(
-        a_machine(accelerators=(), software=msgspec.structs.replace(software(""), nccl=())),
+        a_machine(accelerators=(), software=msgspec.structs.replace(software(nccl=""), nccl=())),
         saying=["NCCL is not installed"],
     ),
     silent(across(DOCKER, ETH0)),

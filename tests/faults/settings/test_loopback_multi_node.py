@@ -37,9 +37,25 @@ test_check = check_table(
         saying=["up to 4 machines"],
     ),
     speaks(
-        "warning",
+        "error",  # eth0 comes after lo in the list of the kernel
         a_machine(TWO, settings=settings(NCCL_SOCKET_IFNAME="eth,lo")),
+        saying=["NCCL announces 127.0.0.1"],
+        not_saying=["depends on their order"],
+    ),
+    speaks(
+        "warning",
+        a_machine(
+            TWO, settings=settings(NCCL_SOCKET_IFNAME="eth,lo"), interfaces=Unread(why="no netlink")
+        ),
         saying=["depends on their order"],
+    ),
+    speaks(
+        "error",
+        a_machine(TWO, settings=settings(GLOO_SOCKET_IFNAME="eth0,lo")),
+        saying=["Gloo announces 127.0.0.1"],
+    ),
+    silent(  # Gloo fails before it takes lo: nic-name-missing
+        a_machine(TWO, settings=settings(GLOO_SOCKET_IFNAME="eth9,lo"))
     ),
     speaks(
         "note",

@@ -13,7 +13,8 @@ How to be sure NCCL_DEBUG=INFO prints `NCCL_SOCKET_IFNAME set to …` and `NET/S
                interface it uses. `holdfast check` reads the value by NCCL's and Gloo's own rules.
 Fix            Name the interface: `NCCL_SOCKET_IFNAME==eth0` or `=eth0,eth1`, and the same names
                without any sign for Gloo. If you must exclude, exclude lo as well: `^docker,lo`.
-Known limits   Whether the names exist is the question of nic-name-missing. In a log the value is
+Known limits   Whether the names exist is the question of nic-name-missing, and whether `^docker0`
+               makes NCCL take lo that of wrong-nic. In a log the value is
                known only if the job printed its environment or NCCL ran with NCCL_DEBUG=INFO.
 Sources        NVIDIA/nccl src/os/linux.cc, src/misc/utils.cc (parseStringList), src/misc/param.cc
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
@@ -24,15 +25,26 @@ Sources        NVIDIA/nccl src/os/linux.cc, src/misc/utils.cc (parseStringList),
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+
+import msgspec
 
 from holdfast.analysis.logs.patterns import missing_interfaces
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.machine import MachineFacts, Setting, known, nic_filter
+from holdfast.analysis.machine import (
+    CouldNotLook,
+    MachineFacts,
+    Setting,
+    gloo_choice,
+    known,
+    nccl_choice,
+    nic_filter,
+)
 from holdfast.analysis.source.source import Source, SourceKind
 from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Finding
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD203",
@@ -41,17 +53,26 @@ FAULT = Fault(
 )
 
 
-@FAULT.check(needs=("settings",))
+@FAULT.check(needs=("interfaces", "master_name", "own_name", "settings", "software"))
 def interface_filter_is_misread(facts: MachineFacts) -> Finding | list[Finding]:
     settings = [
         s for s in known(facts.settings) if s.name.strip() in (nic_filter.NCCL, nic_filter.GLOO)
     ]
     if not settings:
         return FAULT.does_not_apply("NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME are not set")
-    problems = [problem for setting in settings for problem in _problems(setting)]
-    if facts.plan.multi_node:
-        problems += [problem for setting in settings for problem in _loopback(setting)]
+    problems = [
+        msgspec.structs.replace(problem, evidence=(*problem.evidence, *_effect(setting, facts)))
+        for setting in settings
+        for problem in _problems(setting)
+    ]
     return problems or FAULT.ok(", ".join(f"{s.name}={s.value} is well formed" for s in settings))
+
+
+def _effect(setting: Setting, facts: MachineFacts) -> Iterator[Evidence]:
+    """What the library makes of it on this machine, as far as that is known."""
+    simulate = gloo_choice.choose if setting.name == nic_filter.GLOO else nccl_choice.bootstrap
+    with contextlib.suppress(CouldNotLook):
+        yield simulate(facts).evidence
 
 
 def _problems(setting: Setting) -> Iterator[Finding]:
@@ -116,22 +137,6 @@ def _nccl_problems(setting: Setting) -> Iterator[Finding]:
         evidence=[setting.evidence],
         fix=put(setting, setting.name, sign + ",".join(repaired or ["NAME"])),
     )
-
-
-def _loopback(setting: Setting) -> Iterator[Finding]:
-    """Matters with several machines only: on one, lo works as well as any."""
-    if setting.name != nic_filter.NCCL or nic_filter.is_ignored(setting.value):
-        return
-    understood = nic_filter.read_nccl(setting.value)
-    if understood.exclude and understood.admits("lo"):
-        yield FAULT.warning(
-            f"{setting.name}={setting.value} admits the loopback interface",
-            reason="the filter replaces NCCL's own ranking; lo usually comes first, and the other "
-            "machines cannot reach it: the job then hangs at its first collective",
-            evidence=[setting.evidence],
-            fix=f"set the interface (`{setting.name}==eth0`), or exclude lo too: "
-            f"`{nic_filter.excluding_loopback(understood)}`",
-        )
 
 
 # --- in what a user wrote -----------------------------------------------------------------------

@@ -8,9 +8,11 @@ Why            NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME select interfaces. NCCL
                a prefix (`=eth0` is exact, `^eth0` excludes) and gives up when nothing matches:
                there is no fallback. Gloo wants exact names, and every one of them must have an
                address. Names differ between machines (eth0, ens5, enp1s0f0), so a value that worked
-               on one fails on the next. NCCL from 2.28 also skips interfaces that are not running.
+               on one fails on the next. NCCL from 2.28.3 also skips interfaces that are not
+               running. With NCCL_COMM_ID set, NCCL wants an interface in the subnet of that address
+               instead.
 How to be sure `ip -br addr` lists the interfaces of this machine. `holdfast check` reads the value
-               as NCCL and Gloo do and compares it with that list.
+               as the installed NCCL and Gloo do and compares it with that list.
 Fix            Set the interface that carries the job on this machine, or unset the variable and let
                NCCL choose. Where names differ, put each machine's own value into its
                /etc/nccl.conf; for Gloo set the variable per machine.
@@ -28,7 +30,16 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.analysis.logs.patterns import missing_interfaces
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.machine import Interface, MachineFacts, Setting, known, nic_filter
+from holdfast.analysis.machine import (
+    Interface,
+    MachineFacts,
+    Setting,
+    gloo_choice,
+    known,
+    nccl_choice,
+    nic_filter,
+)
+from holdfast.analysis.machine.interface_choice import ChoiceRule, InterfaceChoice
 from holdfast.analysis.source.source import Source
 from holdfast.analysis.source.source import SourceSetting as Written
 from holdfast.analysis.variables.in_source import (
@@ -56,64 +67,89 @@ FAULT.error_text(
 FAULT.log_patterns.extend(missing_interfaces.ALL)
 
 
-@FAULT.check(needs=("accelerators", "interfaces", "settings"))
+SIMULATION = ("interfaces", "master_name", "own_name", "settings", "software")
+
+
+@FAULT.check(needs=("accelerators", *SIMULATION))
 def nccl_finds_no_interface(facts: MachineFacts) -> Finding:
-    setting = facts.setting(nic_filter.NCCL)
-    if setting is None or nic_filter.is_ignored(setting.value):
+    named, comm_id = facts.setting(nic_filter.NCCL), facts.setting(nccl_choice.COMM_ID)
+    if named is not None and nic_filter.is_ignored(named.value):
+        named = None
+    if named is None and comm_id is None:
         return FAULT.does_not_apply(f"{nic_filter.NCCL} selects no interface")
+    choices = [nccl_choice.bootstrap(facts), nccl_choice.sockets(facts)]
+    for choice in choices:
+        setting = comm_id if choice.rule is ChoiceRule.COMM_ID else named
+        if choice.error and setting is not None:
+            return _nccl_fails(facts, setting, choice)
+    dead = _not_running(facts, choices[0])
+    if dead:
+        setting = named or comm_id
+        assert setting is not None
+        return _selects_dead(facts, setting, dead)
+    return FAULT.ok(choices[0].sentence)
+
+
+def _nccl_fails(facts: MachineFacts, setting: Setting, choice: InterfaceChoice) -> Finding:
     interfaces = known(facts.interfaces)
-    wanted = nic_filter.read_nccl(setting.value)
-    admitted = [i for i in interfaces if wanted.admits(i.name)]
-    if not admitted:
-        # Without a GPU there is no NCCL, and the job may not be affected.
-        no_gpu = facts.accelerators == ()
-        speak = FAULT.warning if no_gpu else FAULT.error
-        return speak(
-            f"{nic_filter.NCCL}={setting.value} matches no interface of this machine",
-            reason="NCCL does not fall back to another interface: every rank here will fail at its "
-            "first collective" + (", if it uses NCCL (no GPU was found here)" if no_gpu else ""),
-            evidence=_evidence(setting, interfaces),
-            fix=_advice(setting, interfaces),
+    summary = choice.sentence
+    if setting.name == nic_filter.NCCL:
+        wanted = nic_filter.read_nccl(setting.value)
+        admitted = [one.name for one in interfaces if wanted.admits(one.name)]
+        reasons = [f"{one.name} ({one.why})" for one in choice.passed if one.name in admitted]
+        summary = f"{setting.name}={setting.value} " + (
+            f"selects {', '.join(reasons)}, which NCCL skips"
+            if reasons
+            else "matches no interface of this machine"
         )
-    if not any(_is_usable(i) for i in admitted):
-        return _only_unusable(setting, admitted, interfaces)
-    return FAULT.ok(f"{setting.name}={setting.value} matches {_names(admitted)}")
+    # Without a GPU there is no NCCL, and the job may not be affected.
+    no_gpu = facts.accelerators == ()
+    speak = FAULT.warning if no_gpu else FAULT.error
+    return speak(
+        summary,
+        reason="NCCL does not fall back to another interface: every rank here will fail at its "
+        "first collective" + (", if it uses NCCL (no GPU was found here)" if no_gpu else ""),
+        evidence=_evidence(setting, interfaces),
+        fix=_advice(setting, interfaces),
+    )
 
 
-@FAULT.check(needs=("interfaces", "settings"))
+@FAULT.check(needs=SIMULATION)
 def gloo_finds_no_interface(facts: MachineFacts) -> Finding:
     setting = facts.setting(nic_filter.GLOO)
     if setting is None or nic_filter.is_ignored(setting.value):
         return FAULT.does_not_apply(f"{nic_filter.GLOO} selects no interface")
     interfaces = known(facts.interfaces)
-    # Names that no interface can have are reported by nic-filter-syntax.
-    wanted = [
-        name
-        for name in nic_filter.read_gloo(setting.value)
-        if nic_filter.is_possible_name(name) and name[0] not in "^="
-    ]
-    missing = [name for name in wanted if name not in {i.name for i in interfaces}]
-    if missing:
+    names = nic_filter.read_gloo(setting.value)
+    if any(not nic_filter.is_possible_name(name) or name[0] in "^=" for name in names):
+        return FAULT.does_not_apply(f"{setting.name}={setting.value}: see nic-filter-syntax")
+    choice = gloo_choice.choose(facts)
+    if choice.error:
+        here = {one.name for one in interfaces}
+        missing = [name for name in names if name not in here]
+        lacks = f"no interface is named {', '.join(missing)}" if missing else "one has no address"
         return FAULT.error(
-            f"{setting.name}={setting.value}: no interface is named {', '.join(missing)}",
-            reason="Gloo needs every name in the list, exactly; init_process_group will raise "
-            f"'Unable to find address for: {missing[0]}'",
+            f"{setting.name}={setting.value}: {lacks}",
+            reason="Gloo needs an address for every name in the list, exactly; init_process_group "
+            f"will raise {choice.error}",
             evidence=_evidence(setting, interfaces),
             fix=_advice(setting, interfaces),
         )
-    dead = [i for i in interfaces if i.name in wanted and not _is_usable(i)]
-    if dead:
-        return _only_unusable(setting, dead, interfaces)
-    return FAULT.ok(f"{setting.name}: this machine has {', '.join(wanted) or 'all of them'}")
+    dead = _not_running(facts, choice)
+    return _selects_dead(facts, setting, dead) if dead else FAULT.ok(choice.sentence)
 
 
-def _only_unusable(
-    setting: Setting, dead: Iterable[Interface], interfaces: tuple[Interface, ...]
-) -> Finding:
+def _not_running(facts: MachineFacts, choice: InterfaceChoice) -> list[Interface]:
+    taken = {one.name for one in choice.taken}
+    return [one for one in known(facts.interfaces) if one.name in taken and not one.running]
+
+
+def _selects_dead(facts: MachineFacts, setting: Setting, dead: Iterable[Interface]) -> Finding:
+    interfaces = known(facts.interfaces)
     return FAULT.warning(
         f"{setting.name}={setting.value} selects {_names(dead)}, which cannot carry traffic now",
-        reason="an interface without an address is unusable; one that is not running is skipped by "
-        "NCCL from 2.28 on, and used without success by older versions and by Gloo",
+        reason="it is not running (no carrier, or down); NCCL from 2.28.3 on skips such an "
+        "interface, while Gloo and older versions use it without success",
         evidence=_evidence(setting, interfaces),
         fix=_advice(setting, interfaces),
     )

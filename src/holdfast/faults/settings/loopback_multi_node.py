@@ -24,7 +24,16 @@ from collections.abc import Iterator
 
 from holdfast.analysis.logs.patterns import connections, peers, watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.machine import MachineFacts, Setting, known, nic_filter
+from holdfast.analysis.machine import (
+    CouldNotLook,
+    MachineFacts,
+    Setting,
+    addresses,
+    gloo_choice,
+    known,
+    nccl_choice,
+    nic_filter,
+)
 from holdfast.analysis.source.source import Source
 from holdfast.analysis.variables.in_source import as_fact, at, machines, readable, without
 from holdfast.fault import Fault
@@ -37,21 +46,38 @@ FAULT = Fault(
 )
 
 
-@FAULT.check(needs=("settings",))
+@FAULT.check(needs=("interfaces", "master_name", "own_name", "settings", "software"))
 def loopback_is_selected(facts: MachineFacts) -> Finding | list[Finding]:
     known(facts.settings)
     named = [s for s in map(facts.setting, (nic_filter.NCCL, nic_filter.GLOO)) if s]
     if not named:
         return FAULT.does_not_apply("NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME are not set")
-    loopback = [s for s in named if _selects_loopback(s)]
+    loopback = [s for s in named if _selects_loopback(s) and _takes_loopback(s, facts) is not False]
     if not loopback:
         return FAULT.ok(", ".join(f"{s.name}={s.value} does not select lo" for s in named))
     return [
-        _across_machines(setting, facts.plan.max_nodes)
+        _across_machines(
+            setting, facts.plan.max_nodes, certain=_takes_loopback(setting, facts) is True
+        )
         if facts.plan.multi_node
         else _on_one_machine(setting)
         for setting in loopback
     ]
+
+
+def _takes_loopback(setting: Setting, facts: MachineFacts) -> bool | None:
+    """By the rules of the installed version; None where that cannot be told."""
+    try:
+        choice = (
+            gloo_choice.choose(facts)
+            if setting.name == nic_filter.GLOO
+            else nccl_choice.sockets(facts)
+        )
+    except CouldNotLook:
+        return None
+    # Gloo uses every interface of the list in turn. NCCL announces the first; when another is
+    # first, lo is still used for data.
+    return choice.error == "" and any(addresses.is_loopback(one.address) for one in choice.taken)
 
 
 def _selects_loopback(setting: Setting) -> bool:
@@ -80,12 +106,13 @@ def _on_one_machine(setting: Setting) -> Finding:
     )
 
 
-def _across_machines(setting: Setting, count: int) -> Finding:
-    only = setting.value.lstrip("=") == "lo"
-    speak = FAULT.error if only else FAULT.warning
+def _across_machines(setting: Setting, count: int, *, certain: bool = False) -> Finding:
+    """`certain`: the interfaces of this machine are known, and lo is taken."""
+    sure = certain or setting.value.lstrip("=") == "lo"
+    speak = FAULT.error if sure else FAULT.warning
     doubt = (
         ""
-        if only
+        if sure
         else "; whether it uses lo or another interface of the list depends on their order"
     )
     return speak(
