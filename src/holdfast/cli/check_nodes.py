@@ -285,6 +285,8 @@ async def _survey(
     gathering: AbstractAsyncContextManager[Gathered],
     faults: Sequence[Fault],
 ) -> tuple[NodesFacts, list[Finding]]:
+    import msgspec
+
     from holdfast import catalogue
     from holdfast.check.nodes.survey import Survey
 
@@ -292,6 +294,8 @@ async def _survey(
     async with gathering as gathered:
         survey = Survey(gathered, coordinator=coordinator, say=_narrate)
         facts = await survey.conduct(question)
+        if arguments.smoke:
+            facts = msgspec.structs.replace(facts, smoke=await survey.smoke(facts))
         findings = catalogue.check_nodes(facts, faults)
         await survey.finish(
             _exit_code(arguments, findings), f"done; the report is on {coordinator}"
@@ -322,6 +326,7 @@ def _print(
     parts = [
         nodes_text.banner(facts),
         nodes_text.matrix(facts),
+        nodes_text.smoke_table(facts),
         body,
         text.summary(counts, took),
     ]

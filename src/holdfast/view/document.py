@@ -43,10 +43,12 @@ def check_nodes(
     facts: NodesFacts, findings: Sequence[Finding], counts: dict[str, int], seconds: float
 ) -> str:
     """What `holdfast check --json` prints of several nodes."""
+    smoke = {} if facts.smoke is None else {"smoke": facts.smoke}
     return _dump(
         {
             "schema": SCHEMA,
             "command": "check",
+            **smoke,
             "nodes": [
                 {"name": node.name, "rack": node.rack, "clock": node.clock} for node in facts.nodes
             ],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import NodesFacts
 from holdfast.findings import Finding, Status
 from holdfast.view import node_matrix
@@ -31,6 +32,32 @@ def banner(facts: NodesFacts) -> str:
 
 def matrix(facts: NodesFacts) -> str:
     return node_matrix.draw(facts)
+
+
+def smoke_table(facts: NodesFacts) -> str:
+    """Which nodes exchanged data with which, and how fast; '' when it was not asked for."""
+    seen = facts.smoke
+    if seen is None:
+        return ""
+    if isinstance(seen, Unread):
+        return f"smoke test between nodes: not run, {harmless(seen.why)}"
+    lines = [f"smoke test between nodes, {seen.backend}, {seen.ranks} ranks, {seen.seconds:.1f} s"]
+    for number, pairs in enumerate(seen.rounds, start=1):
+        lines += [
+            f"  round {number}  {harmless(pair.first)} and {harmless(pair.second)}: "
+            f"{pair.outcome.value}{_speed(pair.speed)}"
+            for pair in pairs[:NAMED]
+        ]
+        if more := pairs[NAMED:]:
+            lines.append(f"  round {number}  and {len(more)} more pairs")
+    group = seen.group
+    why = f", {harmless(group.why)}" if group.why else ""
+    together = f"{len(group.nodes)} nodes: {group.outcome.value}{_speed(group.speed)}{why}"
+    return "\n".join([*lines, f"  together {together}"])
+
+
+def _speed(speed: float | None) -> str:
+    return "" if speed is None else f", {speed / 1e9:.3g} GB/s"
 
 
 def report(

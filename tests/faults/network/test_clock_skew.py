@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from holdfast.analysis.machine import ClockSync, Unread
 from holdfast.analysis.nodes import ClockOffset, NodesFacts
+from holdfast.catalogue import by_slug
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
 from tests.faults.machines import a_machine, a_plan
@@ -116,3 +117,17 @@ test_check_nodes = between.table(
     between.skips(on_node(FOUR, "node-c", clock=Unread(why="node-c left")), saying=["node-c left"]),
     between.not_applicable(some_nodes(1), saying=["one node"]),
 )
+
+
+def test_clocks_that_agree_refute_that_one_is_not_synchronised() -> None:
+    fault = by_slug("clock-skew")
+    agree = some_nodes(3)
+    apart = on_node(agree, "node-b", clock=ClockOffset(seconds=2.0, bound=0.001))
+    unknown = on_node(agree, "node-b", clock=Unread(why="no answer"))
+
+    def refuted(facts: NodesFacts) -> set[bool]:
+        return {fault.is_refuted(facts, node) for node in facts.nodes}
+
+    assert refuted(agree) == {True}
+    assert refuted(apart) == {False}
+    assert refuted(unknown) == {False}

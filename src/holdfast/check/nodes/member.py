@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from typing import Any
 
 import msgspec
@@ -14,12 +13,15 @@ from holdfast.analysis.machine import MachineFacts, Resolution, Unread
 from holdfast.analysis.nodes import Outcome, PortKind
 from holdfast.check.collect import collect
 from holdfast.check.nodes import messages
+from holdfast.check.nodes.smoke.member import SmokeMember
+from holdfast.check.nodes.smoke.messages import SmokeEnd, SmokeHost, SmokeMeet, SmokeWarm
 from holdfast.check.nodes.store_belief import store_belief
 from holdfast.check.plan import make_plan
 from holdfast.check.reader_list import readers, readers_for
 from holdfast.check.readers.devices import accelerator_nodes
 from holdfast.check.readers.names import resolve
 from holdfast.nodes.channel import Channel
+from holdfast.nodes.clock_exchange import ClockPing, answer_ping
 from holdfast.system import deadline
 from holdfast.system.paths.identity import boot_id
 from holdfast.system.paths.listeners import probe_listeners
@@ -39,32 +41,40 @@ COMPARED = ("interfaces", "routes", "software", "settings", "port_ranges", "acce
 async def serve(channel: Channel, arrival: messages.Arrival) -> messages.Finish:
     """Answer until the coordinator says that the check is over."""
     await channel.send(arrival)
-    async with contextlib.AsyncExitStack() as listening:
+    smoke = SmokeMember()
+    async with contextlib.AsyncExitStack() as until_the_end:
+        until_the_end.callback(smoke.close)
         while True:
             request = await channel.receive(seconds=QUIET_SECONDS)
             if isinstance(request, messages.Finish):
                 return request
             try:
-                reply = await _answer(request, listening)
+                reply = await _answer(request, until_the_end, smoke)
             except Exception as bug:  # noqa: BLE001 - the others must hear of it, whatever it is
                 reply = messages.Sorry(why=f"{type(bug).__name__}: {bug}")
             await channel.send(reply)
 
 
-async def _answer(request: Any, listening: contextlib.AsyncExitStack) -> messages.Message:
+async def _answer(
+    request: Any, until_the_end: contextlib.AsyncExitStack, smoke: SmokeMember
+) -> msgspec.Struct:
+    reply: msgspec.Struct
     match request:
         case messages.LookAtYourself():
-            return _look_at_yourself(request)
+            reply = _look_at_yourself(request)
         case messages.ResolveNames():
-            return _resolve_names(request)
+            reply = _resolve_names(request)
         case messages.OpenListeners():
-            return await _open_listeners(request, listening)
+            reply = await _open_listeners(request, until_the_end)
         case messages.TryPaths():
-            return await _try_paths(request)
-        case messages.ReadClock():
-            now = time.time()
-            return messages.ClockReading(received=now, sent=time.time())
-    return messages.Sorry(why=f"{type(request).__name__} is not a question this node knows")
+            reply = await _try_paths(request)
+        case ClockPing():
+            reply = answer_ping(request)
+        case SmokeWarm() | SmokeHost() | SmokeMeet() | SmokeEnd():
+            reply = await smoke.handle(request)
+        case _:
+            reply = messages.Sorry(why=f"{type(request).__name__} is not a question for a member")
+    return reply
 
 
 def _look_at_yourself(request: messages.LookAtYourself) -> messages.SelfReport:

@@ -19,8 +19,10 @@ from holdfast.analysis.nodes import (
     StoreBelief,
     Target,
 )
+from holdfast.check.nodes.smoke import messages as smoke
 from holdfast.check.plan import Flags
 from holdfast.findings import Finding
+from holdfast.nodes.clock_exchange import ClockPing, ClockPong
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -79,10 +81,6 @@ class TryPaths(Message, frozen=True):
     seconds: float
 
 
-class ReadClock(Message, frozen=True):
-    pass
-
-
 class Finish(Message, frozen=True):
     """The last message: the check is over, this is what came of it."""
 
@@ -115,19 +113,22 @@ class TriedPaths(Message, frozen=True):
     losses: tuple[PathLoss, ...]
 
 
-class ClockReading(Message, frozen=True):
-    received: float
-    sent: float
-    """both by this node's wall clock"""
-
-
 class Sorry(Message, frozen=True):
     """This member could not do what it was asked."""
 
     why: str
 
 
-Request: TypeAlias = LookAtYourself | ResolveNames | OpenListeners | TryPaths | ReadClock | Finish
+Request: TypeAlias = (
+    LookAtYourself | ResolveNames | OpenListeners | TryPaths | ClockPing | smoke.Requests | Finish
+)
 Reply: TypeAlias = (
-    Arrival | SelfReport | ResolvedNames | OpenedListeners | TriedPaths | ClockReading | Sorry
+    Arrival
+    | SelfReport
+    | ResolvedNames
+    | OpenedListeners
+    | TriedPaths
+    | ClockPong
+    | smoke.Replies
+    | Sorry
 )

@@ -17,19 +17,29 @@ from holdfast.analysis.nodes import (
     ClockOffset,
     Node,
     NodesFacts,
+    Outcome,
+    PortKind,
     Target,
 )
+from holdfast.analysis.nodes.smoke import SmokeBetween
 from holdfast.analysis.nodes.targets import data_addresses, measured_pairs
 from holdfast.check.nodes import messages
 from holdfast.check.nodes.gather import Gathered
 from holdfast.check.nodes.member import RESOLVE_SECONDS
+from holdfast.check.nodes.smoke import messages as smoke_messages
+from holdfast.check.nodes.smoke.coordinate import smoke
+from holdfast.check.nodes.smoke.meeting import SmokeNode
 from holdfast.check.plan import Flags
 from holdfast.nodes.channel_errors import ChannelError
+from holdfast.nodes.clock_exchange import compare_clocks
 
 M = TypeVar("M", bound=messages.Message)
 
 PATH_SECONDS = 2.5
 """for one connect: the kernel repeats a lost SYN after 1 s, so one loss is not taken for a drop"""
+CLOCK_SECONDS = 2.0
+SMOKE_SECONDS = 180.0
+"""for one answer in the smoke test: importing torch from a slow disk, then torch's own timeout"""
 SLACK = 20.0
 """seconds beyond what a stage needs: a busy machine must not be taken for a lost one"""
 
@@ -156,7 +166,36 @@ class Survey:
         return await self._ask(requests, messages.TriedPaths, "trying the paths", limit)
 
     async def _clocks(self) -> dict[str, ClockOffset | Unread]:
-        return {}
+        """One node after the other: what is measured is a delay."""
+        offsets: dict[str, ClockOffset | Unread] = {}
+        for name, member in list(self._members.items()):
+            try:
+                compared = await compare_clocks(member, node=name, seconds=CLOCK_SECONDS)
+            except ChannelError as problem:
+                self._lose(name, "comparing clocks", problem.sentence)
+                continue
+            offsets[name] = compared.offset
+            for step in compared.steps:
+                self._say(step)
+        return offsets
+
+    async def smoke(self, facts: NodesFacts) -> SmokeBetween | Unread:
+        """Pairs of nodes exchange data in rounds, then all of them."""
+        nodes = [
+            SmokeNode(name, address, self._racks.get(name, ""))
+            for name in self._members
+            if (address := first_address(facts, name))
+        ]
+        if len(nodes) < 2:
+            return Unread(why="fewer than two nodes can be reached by others")
+
+        async def ask(name: str, request: smoke_messages.Requests) -> smoke_messages.Replies:
+            member = self._members[name]
+            await member.send(request)
+            reply: smoke_messages.Replies = await member.receive(seconds=SMOKE_SECONDS)
+            return reply
+
+        return await smoke(nodes, ask, self._say)
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -196,6 +235,17 @@ class Survey:
         self._absent.append(Absence(name=name, why=f"lost while {stage}: {why}"))
         self._say(f"{name} is lost while {stage}: {why}")
         del self._members[name]
+
+
+def first_address(facts: NodesFacts, name: str) -> str:
+    """An address of this node to which every other node got through; '' when there is none."""
+    reach = () if isinstance(facts.reach, Unread) else facts.reach
+    tried: dict[str, list[Outcome]] = {}
+    for one in reach:
+        if one.target.node == name and one.target.kind is PortKind.EPHEMERAL:
+            tried.setdefault(one.target.address, []).append(one.outcome)
+    best = sorted(tried, key=lambda address: -tried[address].count(Outcome.OK))
+    return best[0] if best else ""
 
 
 def _addresses(facts: MachineFacts) -> tuple[tuple[str, str], ...]:

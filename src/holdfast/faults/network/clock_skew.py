@@ -27,7 +27,7 @@ from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, known
-from holdfast.analysis.nodes import NodesFacts, clocks, differences
+from holdfast.analysis.nodes import Node, NodesFacts, clocks, differences
 from holdfast.analysis.nodes.clocks import Spread
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
@@ -110,6 +110,18 @@ def clocks_of_nodes_differ(facts: NodesFacts) -> Finding | Sequence[Finding]:
         for name, offset in sorted(offsets.items(), key=lambda item: -abs(item[1].seconds))
     ]
     return [_clocks_apart(found, evidence[:SHOWN]), *unknown]
+
+
+@FAULT.refuted_by_nodes
+def clocks_were_compared(facts: NodesFacts, node: Node) -> bool:
+    """Whatever keeps it right, it is: no other node's clock differs from it by much."""
+    offsets, gaps = differences.of_each(facts, lambda one: one.clock)
+    return (
+        node.name in offsets
+        and len(offsets) > 1
+        and not gaps
+        and clocks.spread(offsets).at_least < LOGS_BLUR
+    )
 
 
 def _clocks_apart(found: Spread, evidence: list[Evidence]) -> Finding:
