@@ -139,6 +139,10 @@ test_check_nodes = between.table(
     between.silent(  # loss slows TCP down, and part of it is acknowledged
         lossy(on_paths(JUMBO, [(A, B)], messages=messages(1024, acknowledged=40_000)), arrived=28)
     ),
+    between.skips(  # or keeps it waiting with nothing acknowledged, also by loss on the way back
+        lossy(on_paths(JUMBO, [(A, B), (B, A)], messages=TCP_HANGS), arrived=28),
+        saying=["node-a ↔ node-b: too much is lost to tell by size"],
+    ),
     between.skips(  # a third of everything is lost: a single try proves nothing
         lossy(on_paths(JUMBO, [(A, B)], datagrams=probes(4000, mtu=9000)), arrived=28),
         saying=["node-a → node-b: too much is lost to tell by size"],

@@ -13,6 +13,8 @@ from holdfast.analysis.nodes.paths import PathSizes, SizeProbe
 
 CHANCE = 1e-3
 """a lost packet is taken for a matter of its size when mere loss is less likely than that"""
+STALLS_TCP = 0.05
+"""with such loss, either way, TCP may wait for seconds with nothing acknowledged"""
 
 
 class SizeVerdict(enum.Enum):
@@ -58,14 +60,16 @@ def judge_all(facts: NodesFacts, sizes: Iterable[PathSizes], losses: Losses) -> 
             path,
             interface_mtu(machines[path.target.node], path.target.interface),
             losses.rate(path.source, path.target.node),
+            losses.rate(path.target.node, path.source),
         )
         for path in sizes
         if path.source != path.target.node and {path.source, path.target.node} <= set(machines)
     ]
 
 
-def judge(path: PathSizes, target_mtu: int | None, loss: float) -> SizeJudgement:
-    """`loss`: the share of small packets that get lost the same way."""
+def judge(path: PathSizes, target_mtu: int | None, loss: float, loss_back: float) -> SizeJudgement:
+    """`loss`: the share of small packets that get lost the same way; of TCP's acknowledgements
+    `loss_back` get lost."""
     passes = max((one.bytes for one in path.datagrams if one.arrived), default=None)
     limit = min(path.mtu, target_mtu or path.mtu)
     lost = [one for one in path.datagrams if passes and passes < one.bytes <= limit]
@@ -82,6 +86,8 @@ def judge(path: PathSizes, target_mtu: int | None, loss: float) -> SizeJudgement
         return said(SizeVerdict.LOSSY)
     if stuck:
         explained = bool(silent) or passes is None or passes < path.mtu
+        if not explained and max(loss, loss_back) > STALLS_TCP:
+            return said(SizeVerdict.LOSSY)
         return said(SizeVerdict.HANGS if explained else SizeVerdict.TCP_HANGS)
     if silent:
         tried = any(one.arrived for one in path.messages)
