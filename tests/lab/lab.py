@@ -61,12 +61,14 @@ class Lab:
             self._links[key] = Link(first, second, interface, self._network, self._write_rules)
         return self._links[key]
 
-    def partition(self, *groups: Sequence[Host]) -> None:
-        """No packet passes from one group to another."""
+    def partition(
+        self, *groups: Sequence[Host], interface: str | None = None, but_port: int | None = None
+    ) -> None:
+        """No packet passes from one group to another: see `Link.cut`."""
         for one, other in combinations(groups, 2):
             for a in one:
                 for b in other:
-                    self.link(a, b).cut()
+                    self.link(a, b, interface).cut(but_port=but_port)
 
     def restore(self) -> None:
         """All links as they were; hosts' own firewalls stay."""

@@ -60,8 +60,12 @@ class Link:
         self.changed()
         return self
 
-    def cut(self, *, to: Host | None = None) -> Link:
-        """Address resolution too."""
+    def cut(self, *, but_port: int | None = None, to: Host | None = None) -> Link:
+        """Address resolution too; with `but_port` all but TCP to and from that port."""
+        if but_port is not None:
+            self._add("ether type arp accept", to)
+            self._add(f"tcp dport {but_port} accept", to)
+            self._add(f"tcp sport {but_port} accept", to)
         return self._add("drop", to)
 
     def reject(

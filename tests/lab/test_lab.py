@@ -221,6 +221,10 @@ def test_a_cut_link_and_a_partition(healthy: tuple[Lab, list[Host]]) -> None:
         lab.partition([a, b], [c, d])
         assert connect(a, b) == connect(d, c) == "ok"
         assert connect(a, c) == connect(d, b) == "timeout"
+        lab.restore()
+        lab.partition([a, b], [c, d], but_port=29500)
+        assert connect(a, c) == connect(d, b) == "ok"
+        assert connect(a, c, 29501) == "timeout"
 
 
 def test_a_host_is_cut_off_and_joined_again(healthy: tuple[Lab, list[Host]]) -> None:

@@ -27,10 +27,8 @@ class Said(NamedTuple):
     findings: list[dict[str, Any]]
     """errors, warnings and notes"""
 
-    def of(self, slug: str) -> dict[str, Any]:
-        found = [finding for finding in self.findings if finding["slug"] == slug]
-        assert len(found) == 1, self.told()
-        return found[0]
+    def summaries(self, slug: str) -> list[str]:
+        return [finding["summary"] for finding in self.findings if finding["slug"] == slug]
 
     def slugs(self) -> set[str]:
         return {finding["slug"] for finding in self.findings}

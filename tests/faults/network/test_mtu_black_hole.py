@@ -60,6 +60,28 @@ DIFFERING = on_paths(
     datagrams=probes(1500),
 )
 
+
+def with_second_network(facts: NodesFacts, mtus: dict[str, int]) -> NodesFacts:
+    """The same paths once more, by ib0, whose MTU each node has chosen."""
+    for node, mtu in mtus.items():
+        own = facts.node(node).facts.interfaces
+        assert not isinstance(own, Unread)
+        ib0 = replace(own[-1], name="ib0", mtu=mtu)
+        facts = on_node(facts, node, interfaces=(*own, ib0))
+    assert not isinstance(facts.sizes, Unread)
+    second = (
+        replace(
+            path,
+            target=replace(path.target, interface="ib0"),
+            interface="ib0",
+            mtu=mtus[path.source],
+            datagrams=probes(min(mtus[path.source], mtus[path.target.node]), mtus[path.source]),
+        )
+        for path in facts.sizes
+    )
+    return replace(facts, sizes=(*second, *facts.sizes))
+
+
 test_check_nodes = between.table(
     "mtu-black-hole",
     between.speaks(  # ends at 9000, the bridge between them at 1500
@@ -135,6 +157,12 @@ test_check_nodes = between.table(
         saying=["node-a → node-b drops packets from 1500 bytes on: 1280 pass"],
     ),
     between.silent(JUMBO),
+    between.silent(with_second_network(some_nodes(2), {A: 9000, B: 9000})),
+    between.speaks(
+        "note",
+        with_second_network(some_nodes(2), {A: 9000, B: 2044}),
+        saying=["the MTU differs between nodes: 2044 on node-b, 9000 on node-a"],
+    ),
     between.silent(some_nodes(4)),
     between.silent(  # loss slows TCP down, and part of it is acknowledged
         lossy(on_paths(JUMBO, [(A, B)], messages=messages(1024, acknowledged=40_000)), arrived=28)

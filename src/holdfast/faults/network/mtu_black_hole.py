@@ -185,10 +185,11 @@ def _pair(one: SizeJudgement) -> Pair:
 def _fine(facts: NodesFacts, fine: list[SizeJudgement]) -> Finding:
     if any(one.passes is None for one in fine):
         return FAULT.ok("TCP messages of every size arrive; datagrams are blocked on some paths")
-    ends = _mtus(facts, fine)
+    ends = _unequal_ends(facts, fine)
     unequal = differences.compare({name: str(mtu) for name, mtu in ends.items()})
     if unequal is None:
-        return FAULT.ok(f"packets of {min(ends.values())} bytes, the MTU, arrive each way")
+        mtus = sorted({one.path.mtu for one in fine})
+        return FAULT.ok(f"packets of {text.names(map(str, mtus))} bytes, the MTU, arrive each way")
     return FAULT.note(
         f"the MTU differs between nodes: {unequal.listed}",
         reason="all that both ends of a path allow arrives, and TCP agrees on the smaller of the "
@@ -200,14 +201,14 @@ def _fine(facts: NodesFacts, fine: list[SizeJudgement]) -> Finding:
     )
 
 
-def _mtus(facts: NodesFacts, fine: list[SizeJudgement]) -> dict[str, int]:
-    """Of the interfaces at both ends, by node."""
-    ends = {one.path.source: one.path.mtu for one in fine}
-    for one in fine:
-        target = one.path.target
+def _unequal_ends(facts: NodesFacts, fine: list[SizeJudgement]) -> dict[str, int]:
+    """The MTU of both ends, by node, of paths whose ends differ: a node's own networks may."""
+    ends: dict[str, int] = {}
+    for path in (one.path for one in fine):
+        target = path.target
         mtu = path_size.interface_mtu(facts.node(target.node).facts, target.interface)
-        if mtu is not None:
-            ends[target.node] = mtu
+        if mtu not in (None, path.mtu):
+            ends |= {path.source: path.mtu, target.node: mtu}
     return ends
 
 
