@@ -266,7 +266,7 @@ def unreadable_nodes(count: int = 3) -> NodesFacts:
         )
         for node in facts.nodes
     )
-    return replace(facts, nodes=nodes, routes=why, reach=why, sizes=why, losses=why)
+    return replace(facts, nodes=nodes, routes=why, reach=why, sizes=why, losses=why, smoke=why)
 
 
 def renamed(facts: NodesFacts, names: dict[str, str]) -> NodesFacts:

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from holdfast.analysis.nodes.isolation import JudgedNode
 from holdfast.analysis.scene.scene import Collective, Recorder, Scene
 from tests.analysis.logs.patterns.jobs import HEALTHY, a_job, stood, timed_out
+from tests.faults import between
+from tests.faults.made_nodes import name_of, some_nodes
+from tests.faults.made_smokes import smoked
 from tests.faults.table import (
     explain_table,
     notices,
@@ -90,4 +94,34 @@ test_explain = explain_table(
     passes_over(HEALTHY),
     passes_over(a_job(recorders=LATE, world=4)),
     passes_over(a_job(recorders={0: stood(11), 1: stood(11)}, world=2)),
+)
+
+
+B, C = name_of(1), name_of(2)
+WORK = JudgedNode(name=B, why="a product of matrices takes it 9 ms at best")
+
+test_check_nodes = between.table(
+    "slow-rank",
+    between.speaks(
+        "warning",
+        smoked(8, fleet={"slow": {C}}),
+        saying=["node-c is a straggler", "it is slow with", "the median of the nodes is"],
+        hosts=[C],
+    ),
+    between.speaks(
+        "warning",
+        smoked(8, fleet={"slow": {C}}, slow_alone=(WORK,)),
+        saying=["node-c is a straggler", "node-b is a straggler", "a product of matrices"],
+        hosts=[B, C],
+        count=2,
+    ),
+    between.speaks(
+        "note",
+        smoked(16, fleet={"slow": {name_of(n) for n in (0, 1, 2, 8, 9, 10)}}),
+        saying=["speeds differ too much", "more than a quarter"],
+    ),
+    between.silent(smoked(8)),
+    between.silent(smoked(8, fleet={"bad": {C}})),
+    between.skips(smoked(2), saying=["no median"]),
+    between.not_applicable(some_nodes(3), saying=["add --smoke"]),
 )

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 from holdfast.analysis.logs.wreckage import RankRemains
+from holdfast.analysis.nodes.nccl_diagnostics import read_report
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
+from tests.faults.made_nodes import some_nodes
+from tests.faults.made_smokes import smoked
 from tests.faults.table import explain_table, passes_over, recognises
 
 BUS = "NVRM: Xid (PCI:0000:3d:00): 79, pid=1011, name=python, GPU has fallen off the bus."
@@ -143,4 +147,43 @@ test_explain = explain_table(
         wreckage("pcieport 0000:00:03.1: PCIe Bus Error: severity=Corrected, type=Data Link")
     ),
     passes_over(wreckage("NCCL INFO P2P is disabled between connected GPUs 0 and 1.")),
+)
+
+
+SAID = "node0:24563 NCCL DIAG {} in comm 0x1234"
+
+test_check_nodes = between.table(
+    "gpu-hardware",
+    between.speaks(
+        "error",
+        smoked(
+            4,
+            diagnostics=read_report(
+                [
+                    SAID.format("[OK]   ECC: no uncorrected volatile errors across 8 ranks"),
+                    SAID.format("[INFO] NVLink: 1 inactive link(s) on rank(s) {3}"),
+                ]
+            ),
+        ),
+        saying=["NCCL's diagnostics: NVLink: 1 inactive link(s) on rank(s) {3}"],
+    ),
+    between.skips(
+        smoked(
+            4,
+            diagnostics=read_report(
+                [SAID.format("[INFO] ECC: unavailable via NVML across 8 ranks")]
+            ),
+        ),
+        saying=["ECC: unavailable via NVML"],
+    ),
+    between.silent(
+        smoked(
+            4,
+            diagnostics=read_report(
+                [SAID.format("[OK]   ECC: no uncorrected volatile errors across 8 ranks")]
+            ),
+        )
+    ),
+    between.skips(smoked(4), saying=["NCCL 2.28.9 has no diagnostics (2.31 has)"]),
+    between.not_applicable(some_nodes(3), saying=["add --smoke"]),
 )

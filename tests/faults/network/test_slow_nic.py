@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from holdfast.analysis.nodes.nccl_diagnostics import read_report
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import between
+from tests.faults.made_nodes import name_of, some_nodes
+from tests.faults.made_smokes import smoked
 from tests.faults.table import explain_table, passes_over, recognises
 from tests.faults.two_hosts import TWO_HOSTS
 
@@ -32,4 +36,29 @@ test_explain = explain_table(
     passes_over(wreckage(USED, UP.format("25 Gbps"))),
     passes_over(wreckage(UP.format("100 Mbps"))),  # nothing shows that NCCL uses it
     passes_over(wreckage("# Avg bus bandwidth    : 0.0913")),
+)
+
+
+A, E = name_of(0), name_of(4)
+OUTLIER = (
+    "node0:24563 NCCL DIAG [INFO] net bw: cross-nic rank 3 (node0): 265.1 Gbit/s, >30% off median "
+    "391.5 Gbit/s in comm 0x7a3f9b2c41d05e88"
+)
+
+test_check_nodes = between.table(
+    "slow-nic",
+    between.speaks(
+        "warning",
+        smoked(8, fleet={"slow_links": {frozenset((A, E))}}),
+        saying=["the link between node-a and node-e is slow", "each of them is fast with others"],
+        hosts=[""],
+    ),
+    between.speaks(
+        "warning",
+        smoked(8, diagnostics=read_report([OUTLIER])),
+        saying=["cross-nic rank 3 (node0): 265.1 Gbit/s"],
+    ),
+    between.silent(smoked(8)),
+    between.skips(smoked(2, fleet={"bad": {A}}), saying=["no pair of nodes was timed"]),
+    between.not_applicable(some_nodes(3), saying=["add --smoke"]),
 )

@@ -1,8 +1,13 @@
 from holdfast.analysis.machine import Reach, Unread
+from holdfast.analysis.nodes.isolation import Isolation, JudgedPair, PairOutcome
+from holdfast.analysis.nodes.smoke import GroupTest, LeftOut
 from holdfast.check.smoke.stages import Record
 from tests.analysis.logs.patterns.made import wreckage
 from tests.check.smoke.smokes import a_smoke, error, exit_of, up_to, verdict
+from tests.faults import between
 from tests.faults.machines import a_machine
+from tests.faults.made_nodes import name_of, replace, some_nodes
+from tests.faults.made_smokes import smoked
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -83,4 +88,97 @@ test_explain = explain_table(
             "[rank1]: NCCL WARN Net : Connect to 192.0.2.7<43210> failed : No route to host",
         ),
     ),
+)
+
+
+A, B, C, D, E, F, G, H = map(name_of, range(8))
+LINKS = {frozenset(pair) for pair in ((A, E), (B, F), (C, G), (D, H))}
+RACKS = {name_of(number): f"r{number // 4}" for number in range(8)}
+
+FAILED_ONCE = Isolation(
+    bad=(),
+    stragglers=(),
+    undecided=(),
+    cleared=(B, D),
+    links=(),
+    slow_links=(),
+    transient=(JudgedPair(first=A, second=C, why="failed once and passed later: boom"),),
+    rounds=3,
+)
+
+test_check_nodes = between.table(
+    "group-does-not-form",
+    between.speaks(
+        "error",
+        smoked(8, fleet={"bad": {C}}),
+        saying=["node-c is bad", "each of which is fine with others; boom", "leave it out"],
+        hosts=[C],
+    ),
+    between.speaks(
+        "error",
+        smoked(8, fleet={"bad": {C, D}}),
+        saying=["node-c is bad", "node-d is bad"],
+        hosts=[C, D],
+        count=2,
+    ),
+    between.speaks(
+        "error",
+        smoked(8, fleet={"links": {frozenset((A, E))}}),
+        saying=["the link between node-a and node-e is bad", "failed 2 times"],
+        not_saying=["node-a is bad"],
+        hosts=[""],
+    ),
+    between.speaks(
+        "error",
+        smoked(8, fleet={"links": LINKS}),
+        saying=["4 links between nodes are bad"],
+    ),
+    between.speaks(
+        "error",
+        smoked(8, fleet={"racks": RACKS, "cut": frozenset({"r0", "r1"})}),
+        saying=["4 links between nodes are bad", "rack r0 is cut off", "look at its uplink"],
+    ),
+    between.speaks(
+        "note",
+        smoked(2, fleet={"bad": {A}}),
+        saying=["undecided: node-a, node-b", "no third node", "node-a and node-b failed: boom"],
+        not_saying=["is bad"],
+    ),
+    between.speaks(
+        "note",
+        smoked(8, fleet={"bad": {A, B, C, D, E}}),
+        saying=["undecided: ", "a shared cause is likelier"],
+        not_saying=["is bad"],
+        count=2,
+    ),
+    between.speaks(
+        "error",
+        smoked(
+            4,
+            group=GroupTest(
+                nodes=(A, B, C, D), outcome=PairOutcome.FAILED, speed=None, why="node-b: too many"
+            ),
+        ),
+        saying=["4 nodes fail together, although each passes in a pair", "node-b: too many"],
+    ),
+    between.speaks(
+        "error",
+        smoked(4, left_out=(LeftOut(name="node-e", why="ImportError: libcudart", broken=True),)),
+        saying=["the ranks of node-e do not start", "ImportError: libcudart"],
+        hosts=["node-e"],
+    ),
+    between.speaks(
+        "warning",
+        smoked(4, isolation=FAILED_ONCE),
+        saying=["node-a and node-c failed once and passed later", "fails now and then"],
+    ),
+    between.skips(
+        smoked(4, left_out=(LeftOut(name="node-e", why="its Python has no torch", broken=False),)),
+        saying=["node-e: its Python has no torch"],
+    ),
+    between.skips(replace(some_nodes(3), smoke=Unread(why="too late")), saying=["too late"]),
+    between.not_applicable(some_nodes(3), saying=["add --smoke"]),
+    between.silent(smoked(8)),
+    between.silent(smoked(3)),
+    between.silent(smoked(8, fleet={"slow": {C}})),  # slow-rank speaks of it
 )

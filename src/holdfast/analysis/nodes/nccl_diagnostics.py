@@ -23,6 +23,9 @@ from holdfast.analysis.machine import Fact
 from holdfast.analysis.versions import release
 
 SINCE = "2.31"
+NETWORK_CHECKS = ("net bw",)
+SETTING_CHECKS = ("NCCL environment",)
+"""the others are about GPUs, their links and their driver"""
 _LINE = re.compile(
     r"^(?:(?P<host>\S+):(?P<pid>\d+) )?.*?NCCL DIAG \[(?P<tag>OK|INFO)\] +"
     r"(?P<check>[A-Za-z0-9_* ]{1,40}): (?P<words>.+?)(?: in comm 0x[0-9a-f/x]+)?\s*$"

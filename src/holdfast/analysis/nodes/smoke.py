@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.machine import Fact, Unread
 from holdfast.analysis.nodes.isolation import Isolation, JudgedNode, PairOutcome, PairResult
-from holdfast.analysis.nodes.nccl_diagnostics import DiagnosticLine
+from holdfast.analysis.nodes.nccl_diagnostics import DiagnosticKind, DiagnosticLine
 
 SLOW_ALONE = 2.0
 """times the median of all nodes; nodes of one job are of one kind"""
@@ -49,6 +49,31 @@ class SmokeBetween(Fact, frozen=True):
     diagnostics: tuple[DiagnosticLine, ...] | Unread
     """NCCL's own"""
     seconds: float
+
+
+def tests_of(smoke: SmokeBetween, names: Sequence[str]) -> list[str]:
+    """What the tests brought that one node took part in, or two of several; failures first."""
+    wanted = {*names}
+    found = [
+        one
+        for results in smoke.rounds
+        for one in results
+        if len(one.pair & wanted) >= min(2, len(wanted))
+    ]
+    found.sort(key=lambda one: one.outcome is PairOutcome.PASSED)
+    return [_in_words(one) for one in found]
+
+
+def nccl_faults(smoke: SmokeBetween, checks: Sequence[str]) -> list[DiagnosticLine]:
+    """What NCCL's own diagnostics found in these checks; nothing where they did not run."""
+    lines = () if isinstance(smoke.diagnostics, Unread) else smoke.diagnostics
+    return [one for one in lines if one.kind is DiagnosticKind.FAULT and one.check in checks]
+
+
+def _in_words(one: PairResult) -> str:
+    speed = f", {one.speed / 1e9:.2g} GB/s" if one.speed else ""
+    why = f": {one.why}" if one.why else ""
+    return f"{one.first} and {one.second} {one.outcome.value}{speed}{why}"
 
 
 def slow_alone(own_seconds: Mapping[str, float]) -> tuple[JudgedNode, ...]:

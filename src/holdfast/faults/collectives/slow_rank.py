@@ -10,6 +10,8 @@ How to be sure The flight recorders show when each rank entered the same collect
                waiting for it.
 Fix            Look at that rank's machine and data: `nvidia-smi -q -d PERFORMANCE`, `top`, the
                loader's time per batch. It is never a reason to kill a job.
+               Before a job, `holdfast check --smoke` across nodes compares each node's best time
+               and bandwidth with the median of all.
 Known limits   With NCCL these times show when the host issued the collective, not when the GPU was
                ready. Two ranks that take turns being slow are not seen.
 Sources        https://github.com/pytorch/pytorch/issues/71303
@@ -19,14 +21,19 @@ Sources        https://github.com/pytorch/pytorch/issues/71303
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast import text
 from holdfast.analysis.collectives import arrivals, groups
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import known
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes.smoke import SmokeBetween, tests_of
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
-from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
     code="HOLD609",
@@ -35,8 +42,49 @@ FAULT = Fault(
     related=("slow-rank-timeout", "cpu-contention", "slow-nic", "rank-stuck"),
 )
 
+FIND_OUT = "on {}: `nvidia-smi -q -d PERFORMANCE`, `top`, `ethtool` of its interfaces"
 SHARE = 0.25
 """of the time; less is the noise of every healthy job"""
+
+
+@FAULT.check_nodes
+def node_is_a_straggler(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if facts.smoke is None:
+        return FAULT.does_not_apply("not asked for: add --smoke")
+    smoke = known(facts.smoke)
+    alone = {node.name: node.why for node in smoke.slow_alone}
+    with_others = {node.name: f"it {node.why}" for node in smoke.isolation.stragglers}
+    findings = [
+        FAULT.warning(
+            f"{name} is a straggler",
+            reason="; ".join(one[name] for one in (with_others, alone) if name in one),
+            evidence=[
+                Evidence(quote=words, source="smoke test", host=name)
+                for words in tests_of(smoke, [name])
+            ],
+            fix=FIND_OUT.format(name),
+            host=name,
+        )
+        for name in dict.fromkeys([*with_others, *alone])
+    ]
+    return findings or _no_straggler(smoke)
+
+
+def _no_straggler(smoke: SmokeBetween) -> Finding:
+    measured = [one for results in smoke.rounds for one in results if one.speed]
+    if len(measured) < 2:
+        return FAULT.skipped("fewer than two pairs were timed: there is no median to compare with")
+    unsure = [remark for remark in smoke.isolation.remarks if "slow" in remark]
+    if unsure:
+        return FAULT.note(
+            "speeds differ too much to name a straggler",
+            reason="; ".join(unsure),
+            evidence=[
+                Evidence(quote=f"{one.first} and {one.second}: {(one.speed or 0) / 1e9:.2g} GB/s")
+                for one in measured
+            ],
+        )
+    return FAULT.ok(f"no node is slower than half the median of {len(measured)} pairs")
 
 
 @FAULT.run

@@ -16,8 +16,12 @@ How to be sure `dmesg -T | grep -E 'Xid|SXid|AER'`, `nvidia-smi -q -d ECC,ROW_RE
 Fix            Take the machine out of the job (drain it) and start elsewhere. Reset the GPU or
                reboot; after 64, a second 79 or repeated 48, have it replaced. Contained errors (94)
                need only a restart of the program, and a reset when convenient.
-Known limits   `check` does not report ECC counters or Xids; this is read from logs. An Xid is
-               tied to a rank only by its pid or by the bus id that NCCL prints.
+               Across nodes, `holdfast check --smoke` runs and reads NCCL's own diagnostics, which
+               NCCL has from 2.31 on: ECC errors, NVLinks that are down, GPUs that cannot read each
+               other's memory.
+Known limits   `check` reports ECC counters only by NCCL's diagnostics, and Xids not at all; they
+               are read from logs. An Xid is tied to a rank only by its pid or by the bus id that
+               NCCL prints.
 Sources        https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
                https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/
                https://docs.kernel.org/PCI/pcieaer-howto.html
@@ -33,8 +37,15 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.logs.xid_table import XidBlame
+from holdfast.analysis.machine import known
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes.nccl_diagnostics import (
+    NETWORK_CHECKS,
+    SETTING_CHECKS,
+    DiagnosticKind,
+)
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD309",
@@ -126,6 +137,36 @@ REPLACE_GPU = (
     "N`) or reboot; have it replaced if the error returns"
 )
 SHOW_ERRORS = "dmesg -T | grep -E 'Xid|SXid|AER'; nvidia-smi -q -d ECC,ROW_REMAPPER"
+
+
+@FAULT.check_nodes
+def nccl_diagnostics_found(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if facts.smoke is None:
+        return FAULT.does_not_apply("not asked for: add --smoke")
+    lines = known(known(facts.smoke).diagnostics)
+    mine = [one for one in lines if one.check not in (*NETWORK_CHECKS, *SETTING_CHECKS)]
+    said = [
+        FAULT.error(
+            f"NCCL's diagnostics: {one.check}: {one.words}",
+            reason="NCCL checked it before any traffic of the job, so it is the system's: a GPU, "
+            "its links, or the driver's settings",
+            evidence=[Evidence(quote=one.words, source="NCCL diagnostics", host=one.host)],
+            fix="`dmesg -T | grep -E 'Xid|SXid'` and `nvidia-smi -q -d ECC,ROW_REMAPPER` on that "
+            "rank's node",
+        )
+        for one in mine
+        if one.kind is DiagnosticKind.FAULT
+    ]
+    said += [
+        FAULT.skipped(f"NCCL's diagnostics: {one.check}: {one.words}")
+        for one in mine
+        if one.kind is DiagnosticKind.GAP
+    ]
+    if said:
+        return said
+    if not mine:
+        return FAULT.skipped("NCCL's diagnostics said nothing about GPUs")
+    return FAULT.ok(f"NCCL's diagnostics: {'; '.join(f'{o.check}: {o.words}' for o in mine)}")
 
 
 @FAULT.explain

@@ -13,9 +13,11 @@ How to be sure `cat /sys/class/net/eth0/speed` (Mb/s; -1 is unknown, not slow) f
                measures it.
 Fix            Set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the fast interface, or use RDMA
                where available; replace the cable of a card whose speed fell.
-Known limits   It is recognised in logs only: a kernel line about the link, NCCL's report of a
-               changed speed, or the result of nccl-tests. Without one of these a slow link is not
-               seen.
+               `holdfast check --smoke` across nodes times pairs of them, and reads what NCCL 2.31
+               and newer measures with ib_write_bw.
+Known limits   A running job's slow link is recognised in logs only: a kernel line about it, NCCL's
+               report of a changed speed, or the result of nccl-tests. The smoke test compares pairs
+               with their median: where all links are slow alike, none stands out.
 Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
                https://github.com/NVIDIA/nccl-tests (Avg bus bandwidth)
                https://docs.kernel.org/networking/ethtool-netlink.html
@@ -23,11 +25,17 @@ Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.machine import known
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes.nccl_diagnostics import NETWORK_CHECKS
+from holdfast.analysis.nodes.smoke import nccl_faults, tests_of
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD209", slug="slow-nic", related=("wrong-nic", "rdma-unused", "packet-loss"))
 
@@ -59,6 +67,40 @@ SLOW_LINK = 10_000
 """Mb/s; below this a link between machines of one job is the bottleneck"""
 SLOW_BUS = 1.25
 """GB/s, the most that 10 Gb/s can carry"""
+
+
+@FAULT.check_nodes
+def link_is_slow(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if facts.smoke is None:
+        return FAULT.does_not_apply("not asked for: add --smoke")
+    smoke = known(facts.smoke)
+    findings = [
+        FAULT.warning(
+            f"the link between {link.first} and {link.second} is slow",
+            reason=link.why,
+            evidence=[
+                Evidence(quote=words, source="smoke test")
+                for words in tests_of(smoke, [link.first, link.second])
+            ],
+            fix="look at the path between them: cables, switch ports, link speeds (`ethtool`)",
+        )
+        for link in smoke.isolation.slow_links
+    ]
+    findings += [
+        FAULT.warning(
+            f"NCCL measured a slow network: {line.words}",
+            reason="NCCL ran ib_write_bw between the nodes when its communicator was made",
+            evidence=[Evidence(quote=line.words, source="NCCL diagnostics", host=line.host)],
+            fix="look at the port of that rank: `ibstat`, its cable and switch port",
+        )
+        for line in nccl_faults(smoke, NETWORK_CHECKS)
+    ]
+    timed = sum(bool(one.speed) for results in smoke.rounds for one in results)
+    if findings:
+        return findings
+    if not timed:
+        return FAULT.skipped("no pair of nodes was timed")
+    return FAULT.ok(f"none of {timed} pairs is slower than half the median")
 
 
 @FAULT.explain

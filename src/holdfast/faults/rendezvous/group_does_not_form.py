@@ -1,4 +1,4 @@
-"""A small group of ranks on this machine does not form, or computes wrong sums.
+"""A small group of ranks on one machine, or of several nodes, does not form or sums wrongly.
 
 What you see   The job hangs or dies in init_process_group or in its first collective, and the
                message names a layer far from the cause: `client socket has timed out` for a refused
@@ -9,14 +9,18 @@ Why            A group is built in layers: loopback, processes that start, the s
                by a higher one, in other words.
 How to be sure `holdfast check --smoke` builds the layers one after the other, in separate processes
                with the job's own environment, and stops at the first that fails. The sums are
-               compared exactly, so a pass also means that they were correct. For NCCL alone,
-               nccl-tests is a second opinion, but it may load another libnccl than torch does.
+               compared exactly, so a pass also means that they were correct. Across nodes it tests
+               pairs, all at once, in rounds: each node of a pair that fails meets another that
+               passed. A node that fails with two of those is bad; where both pass elsewhere and
+               fail again together, it is the link between them. Then all nodes together. For NCCL
+               alone, nccl-tests is a second opinion, but it may load another libnccl than torch.
 Fix            Fix the layer that the finding names; the layers above it need nothing. If the sums
                are wrong although everything connects, do not train on this machine; run Gloo and
                NCCL separately, then check memory (ECC) and the network card.
-Known limits   The smoke test runs on one machine; the network between machines is not tested. It
-               uses a few ranks and small tensors, so a fault that needs many ranks or long runs
-               stays unseen.
+Known limits   It uses few ranks and small tensors, so a fault that needs many ranks or long runs
+               stays unseen. Two nodes that fail together stay undecided, and so does everything
+               where more than a quarter of the nodes fail: then one shared cause is likelier. A
+               node with several bad links looks like a bad node.
 Sources        pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp: what a client retries
                NVIDIA/nccl src/misc/socket.cc at v2.23.4-1 and v2.24.3-1
                https://github.com/NVIDIA/nccl-tests
@@ -25,12 +29,17 @@ Sources        pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp: what a cl
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Smoke, SmokeRank, SmokeStage, known
-from holdfast.fault import Fault
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes.isolation import JudgedNode, JudgedPair, PairOutcome
+from holdfast.analysis.nodes.smoke import SmokeBetween, tests_of
+from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Diagnosis, Evidence, Finding
 
 FAULT = Fault(
@@ -113,6 +122,131 @@ def _complaints(smoke: Smoke) -> list[Evidence]:
 def _complaint(rank: SmokeRank) -> Evidence:
     first_line = rank.error.splitlines()[0]
     return Evidence(quote=f"rank {rank.rank}: {first_line}", source="smoke test", rank=rank.rank)
+
+
+# --- several nodes -------------------------------------------------------------------------------
+
+DRAIN = "leave it out of the job and look at it by itself: `holdfast check --smoke` on {}"
+ADD_A_NODE = "add a node that is known to be good, and run it again"
+WHAT_THEY_SHARE = "look for what they share: a switch, a firewall, settings, a version of a library"
+MANY_LINKS = 3
+"""so many bad links are told one by one; more have a common cause"""
+
+
+@FAULT.check_nodes
+def nodes_fail_together(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if facts.smoke is None:
+        return FAULT.does_not_apply("not asked for: add --smoke")
+    smoke = known(facts.smoke)
+    said = [
+        *_broken_nodes(smoke),
+        *(_bad_node(smoke, node) for node in smoke.isolation.bad),
+        *_bad_links(smoke),
+        *_group(smoke),
+        *(_transient(smoke, pair) for pair in smoke.isolation.transient),
+        *_undecided(smoke),
+        *(FAULT.skipped(f"{one.name}: {one.why}") for one in smoke.left_out if not one.broken),
+    ]
+    return said or FAULT.ok(_all_passed(smoke))
+
+
+def _all_passed(smoke: SmokeBetween) -> str:
+    count = len(smoke.isolation.cleared)
+    group = smoke.group
+    together = f", and together at {group.speed / 1e9:.2g} GB/s" if group.speed else ""
+    return f"{count} nodes passed in pairs over {smoke.backend}{together}; all sums were right"
+
+
+def _broken_nodes(smoke: SmokeBetween) -> Iterator[Finding]:
+    for one in smoke.left_out:
+        if one.broken:
+            yield FAULT.error(
+                f"the ranks of {one.name} do not start",
+                reason=one.why,
+                evidence=[Evidence(quote=one.why, source="smoke test", host=one.name)],
+                fix=f"on {one.name}: `python -c 'import torch.distributed'`",
+                host=one.name,
+            )
+
+
+def _bad_node(smoke: SmokeBetween, node: JudgedNode) -> Finding:
+    remarks = "".join(f"; {remark}" for remark in smoke.isolation.remarks)
+    return FAULT.error(
+        f"{node.name} is bad: collectives with it fail, whichever node it meets",
+        reason=f"it {node.why}{remarks}",
+        evidence=_tests(smoke, node.name),
+        fix=DRAIN.format(node.name),
+        host=node.name,
+    )
+
+
+def _bad_links(smoke: SmokeBetween) -> Iterator[Finding]:
+    links = smoke.isolation.links
+    if len(links) <= MANY_LINKS:
+        for link in links:
+            yield FAULT.error(
+                f"the link between {link.first} and {link.second} is bad",
+                reason=f"{link.why}: neither node is at fault by itself, unless one of them fails "
+                "now and then",
+                evidence=_tests(smoke, link.first, link.second),
+                fix="look at the path between them: cables, switch ports and firewall rules for "
+                "this pair; or use only one of them",
+            )
+        return
+    remarks = "; ".join(smoke.isolation.remarks)
+    pairs = ", ".join(f"{link.first} and {link.second}" for link in links[:MANY_LINKS])
+    yield FAULT.error(
+        f"{len(links)} links between nodes are bad: {pairs} and others",
+        reason=remarks or f"{links[0].why}: what these pairs share is the likely cause",
+        evidence=[e for link in links for e in _tests(smoke, link.first, link.second)][:SHOWN],
+        fix="look at the switches and firewall rules between these nodes",
+    )
+
+
+def _group(smoke: SmokeBetween) -> Iterator[Finding]:
+    if smoke.group.outcome is PairOutcome.FAILED:
+        yield FAULT.error(
+            f"{len(smoke.group.nodes)} nodes fail together, although each passes in a pair",
+            reason=f"{smoke.group.why}; a fault that shows only with many nodes: a limit of "
+            "connections or files, a path that no pair used, a switch under load",
+            evidence=[Evidence(quote=smoke.group.why, source="smoke test")],
+            fix="run it with half of the nodes, then with half of those, until it passes",
+        )
+
+
+def _transient(smoke: SmokeBetween, pair: JudgedPair) -> Finding:
+    return FAULT.warning(
+        f"{pair.first} and {pair.second} failed once and passed later",
+        reason=f"{pair.why}; one of them, or their link, fails now and then: a job meets that "
+        "sooner or later",
+        evidence=_tests(smoke, pair.first, pair.second),
+        fix="run the smoke test again, and watch these two",
+    )
+
+
+def _undecided(smoke: SmokeBetween) -> Iterator[Finding]:
+    by_reason: dict[str, list[str]] = {}
+    for node in smoke.isolation.undecided:
+        by_reason.setdefault(node.why, []).append(node.name)
+    for why, names in by_reason.items():
+        yield FAULT.note(
+            f"undecided: {', '.join(names)}",
+            reason=why,
+            evidence=_tests(smoke, *names) or [Evidence(quote=why, source="smoke test")],
+            fix=ADD_A_NODE if _tested(smoke) == 2 else WHAT_THEY_SHARE,
+            host=names[0] if len(names) == 1 else "",
+        )
+
+
+def _tested(smoke: SmokeBetween) -> int:
+    return len({name for results in smoke.rounds for one in results for name in one.pair})
+
+
+def _tests(smoke: SmokeBetween, *names: str) -> list[Evidence]:
+    return [Evidence(quote=words, source="smoke test") for words in tests_of(smoke, names)[:SHOWN]]
+
+
+# --- wreckage ------------------------------------------------------------------------------------
 
 
 @FAULT.explain

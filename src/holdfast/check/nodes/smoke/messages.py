@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
+SLACK = 20.0
+"""seconds beyond what ranks may take: a busy node must not be taken for a lost one"""
+
 
 class SmokeRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The base of every request."""
+
+    seconds: float = 0.0
+    """that the ranks may take"""
+
+    @property
+    def reply_within(self) -> float:
+        """A node that has not replied by then is lost."""
+        return self.seconds + SLACK
 
 
 class SmokeReply(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -15,9 +26,6 @@ class SmokeReply(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 class SmokeWarm(SmokeRequest, frozen=True):
     """Start your ranks and let them import torch, unless they are up from an earlier test."""
-
-    seconds: float
-    """they may take so long"""
 
 
 class SmokeReady(SmokeReply, frozen=True):
@@ -43,7 +51,6 @@ class SmokeHost(SmokeRequest, frozen=True):
     """Serve the store of a test at this address, on a port that the kernel chooses."""
 
     address: str
-    seconds: float
 
 
 class SmokeHosted(SmokeReply, frozen=True):
@@ -68,8 +75,6 @@ class SmokeMeet(SmokeRequest, frozen=True):
     """'gloo' or 'nccl'"""
     sizes: tuple[int, ...]
     """bytes of each all_reduce; the last one is timed"""
-    seconds: float
-    """torch's own timeout; a node ends its ranks a little later"""
 
 
 class SmokeMet(SmokeReply, frozen=True):
@@ -78,7 +83,7 @@ class SmokeMet(SmokeReply, frozen=True):
     seconds: float = 0.0
     """of the last size, the best of several calls, on the slowest rank of this node"""
     own_seconds: float = 0.0
-    """of a fixed piece of work without any network, likewise"""
+    """of a fixed piece of work without any network; again the best, on the slowest rank"""
     error: str = ""
     """'' when all ranks got through; else the most telling words"""
     victim: bool = False

@@ -30,7 +30,7 @@ class RankAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     error: str = ""
     usable: bool = False
-    """it failed, and can take part in the next test all the same"""
+    """it failed, and can still take part in the next test"""
     torch: str = ""
     nccl: str = ""
     why_no_nccl: str = ""
