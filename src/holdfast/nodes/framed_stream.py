@@ -135,8 +135,12 @@ class FramedStream:
             raise ValueError(f"a message of {size(len(message))} is over {size(self.largest)}")
         if self._ended:
             raise self._ended
+        frame = frames.pack(message)
+        if self._seal_out:
+            frame += self._seal_out.next_mac(frame)
+        self._writer.write(preamble + frame)
         try:
-            await asyncio.wait_for(self._write_frame(message, preamble), seconds)
+            await self._drained(seconds)
         except asyncio.TimeoutError:
             why = f"did not read what was sent to it for {seconds:g} s"
             self.abort(ChannelTimeout(f"{self.peer} {why}"))
@@ -145,13 +149,15 @@ class FramedStream:
         if self._ended:
             raise self._ended
 
-    async def _write_frame(self, message: bytes, preamble: bytes) -> None:
-        async with self._one_writer:
-            frame = frames.pack(message)
-            if self._seal_out:
-                frame += self._seal_out.next_mac(frame)
-            self._writer.write(preamble + frame)
-            await self._writer.drain()
+    async def _drained(self, seconds: float) -> None:
+        transport = self._writer.transport
+        if transport.get_write_buffer_size() or transport.is_closing():
+
+            async def drained() -> None:
+                async with self._one_writer:  # Python 3.10 allows one to wait
+                    await self._writer.drain()
+
+            await asyncio.wait_for(drained(), seconds)
 
     def abort(self, why: ChannelError | None = None) -> None:
         """Ends the connection at once; what was not sent yet is dropped."""
