@@ -33,7 +33,7 @@ class Slurm:
         path = f"{os.environ['PATH']}:/usr/sbin"
         if missing := [name for name in PROGRAMS if not shutil.which(name, path=path)]:
             pytest.skip(f"Slurm is not installed: no {', '.join(missing)}")
-        self._lab = lab
+        self.lab = lab
         self._folder = folder
         self.controller = lab.host("login")
         self.nodes = [lab.host(f"n{number}") for number in range(1, nodes + 1)]
@@ -52,12 +52,10 @@ class Slurm:
             self._start(host, "slurmd", "-D", "-N", host.name)
         self._wait_for(self._all_idle, "Slurm")
 
-    def run(
-        self, argv: Sequence[str], *, host: Host | None = None, timeout: float = 60.0
-    ) -> subprocess.CompletedProcess[str]:
-        return self._lab.run(
-            host or self.controller, argv, env=self.environment, timeout=timeout, cwd=self._folder
-        )
+    def run(self, argv: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+        """On the login node, with these variables set besides."""
+        environment = {**self.environment, **variables}
+        return self.lab.run(self.controller, argv, env=environment, cwd=self._folder)
 
     def _configure(self) -> None:
         key = self._folder / "munge.key"
@@ -101,7 +99,7 @@ class Slurm:
     def _start(self, host: Host, *argv: str) -> None:
         log = open(self._folder / f"{argv[0]}-{host.name}.err", "w")  # noqa: SIM115 - Popen's own
         with log:
-            self._lab.start(host, argv, env=self.environment, stdout=log, stderr=log)
+            self.lab.start(host, argv, env=self.environment, stdout=log, stderr=log)
 
     def _all_idle(self) -> bool:
         done = self.run(["sinfo", "--noheader", "--format=%D %t"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import socket
 import sys
@@ -14,7 +15,7 @@ from holdfast.cli.choices import FAIL_ON, names, seconds
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from holdfast.analysis.nodes import NodesFacts
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 JOIN_SECONDS = 30.0
 """how long a node looks for its coordinator, which may be started later"""
+TOKEN_SECONDS = 5.0
+"""how long it then looks for the coordinator's token on a file server"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,11 +114,11 @@ def _join(arguments: argparse.Namespace, plan: MeetingPlan) -> int | None:
     from holdfast.nodes.handshake import Introduction
     from holdfast.nodes.join import join
 
-    async def member() -> Finish:
+    async def member(token: Token) -> Finish:
         channel = await join(
-            plan.hosts[0],
+            plan.host,
             plan.port,
-            token=_token(arguments, plan),
+            token=token,
             understands=messages.Request,
             me=Introduction(node=socket.gethostname()),
             seconds=arguments.wait or JOIN_SECONDS,
@@ -125,9 +128,10 @@ def _join(arguments: argparse.Namespace, plan: MeetingPlan) -> int | None:
         finally:
             await channel.close()
 
-    _narrate(f"joining the check of {plan.nodes} nodes at {plan.hosts[0]}:{plan.port}")
+    _narrate(f"joining the check of {plan.nodes} nodes at {plan.host}:{plan.port}")
     try:
-        end = asyncio.run(member())
+        with _token(arguments, plan, coordinates=False) as token:
+            end = asyncio.run(member(token))
     except CouldNotJoin as problem:
         _narrate(f"{problem.sentence}; this machine is looked at alone")
         return None
@@ -149,10 +153,13 @@ def _meeting(arguments: argparse.Namespace) -> MeetingPlan | None:
         master_port=arguments.port,
     )
     # Typed flags alone describe the job; they do not say that the other nodes look too.
-    if not arguments.join and isinstance(plan_meeting(MeetingOptions(), os.environ), Alone):
+    alone = plan_meeting(MeetingOptions(), os.environ)
+    if not arguments.join and isinstance(alone, Alone):
+        if alone.hint:
+            _narrate(f"this machine only; all nodes of the allocation: `{alone.hint}`")
         return None
     plan = plan_meeting(typed, os.environ)
-    return None if isinstance(plan, Alone) or not plan.hosts else plan
+    return None if isinstance(plan, Alone) or not plan.host else plan
 
 
 def _meet(arguments: argparse.Namespace, plan: MeetingPlan) -> int | None:
@@ -166,28 +173,28 @@ def _meet(arguments: argparse.Namespace, plan: MeetingPlan) -> int | None:
 
     for note in plan.notes:
         _narrate(note)
-    here, why = role(plan, resolved=resolve(plan.hosts[0]).addresses, own=own_addresses())
+    here, why = role(plan, resolved=resolve(plan.host).addresses, own=own_addresses())
     if here is Role.JOIN:
         return _join(arguments, plan)
     _narrate(
-        f"coordinating the check of {plan.nodes} nodes at {plan.hosts[0]}:{plan.port}, because "
+        f"coordinating the check of {plan.nodes} nodes at {plan.host}:{plan.port}, because "
         f"{why}; `--this-machine` looks at this one only"
     )
-    token = _token(arguments, plan)
-    _narrate(token.in_words())
-    gathering = gather_at(
-        bind_addresses(plan.hosts[0]),
-        plan.port,
-        token=token,
-        expected=plan.nodes,
-        names=plan.names,
-        arrival=_arrival(plan),
-        wait=arguments.wait,
-        say=_narrate,
-    )
-    question = _question(arguments, nodes=plan.nodes, meeting_host=plan.hosts[0])
+    question = _question(arguments, nodes=plan.nodes, meeting_host=plan.host)
     try:
-        return _coordinate(arguments, question, gathering)
+        with _token(arguments, plan, coordinates=True) as token:
+            _narrate(token.in_words())
+            gathering = gather_at(
+                bind_addresses(plan.host),
+                plan.port,
+                token=token,
+                expected=plan.nodes,
+                names=plan.names,
+                arrival=_arrival(plan),
+                wait=arguments.wait,
+                say=_narrate,
+            )
+            return _coordinate(arguments, question, gathering)
     except CannotListen as problem:
         if here is Role.COORDINATE_IF_FREE and problem.code == errno.EADDRINUSE:
             return _join(arguments, plan)
@@ -230,13 +237,26 @@ def _arrival(plan: MeetingPlan) -> Arrival:
     return messages.Arrival(host=name, index=plan.index, rack=plan.rack)
 
 
-def _token(arguments: argparse.Namespace, plan: MeetingPlan) -> Token:
+@contextlib.contextmanager
+def _token(
+    arguments: argparse.Namespace, plan: MeetingPlan, *, coordinates: bool
+) -> Iterator[Token]:
+    """What the user gave to all nodes; else what node 0 of a Slurm step hands over; else none."""
     from holdfast.nodes import token
+    from holdfast.nodes.reach.shared_token import handed_token, offered_token
 
+    none = token.open_token(f"{plan.host}:{plan.port}/{plan.job}")
     if arguments.token_file:
-        return token.token_from_file(arguments.token_file)
-    endpoint = f"{plan.hosts[0]}:{plan.port}/{plan.job}"
-    return token.token_from_environment(os.environ) or token.open_token(endpoint)
+        yield token.token_from_file(arguments.token_file)
+    elif given := token.token_from_environment(os.environ):
+        yield given
+    elif not plan.names:
+        yield none
+    elif coordinates:
+        with offered_token(plan.job, os.environ) as offered:
+            yield offered or none
+    else:
+        yield handed_token(plan.job, os.environ, seconds=TOKEN_SECONDS) or none
 
 
 def _question(arguments: argparse.Namespace, *, nodes: int, meeting_host: str) -> Question:

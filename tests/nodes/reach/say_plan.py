@@ -16,7 +16,7 @@ if __name__ == "__main__":
     if isinstance(plan, Alone):
         said["alone"] = plan.hint
     else:
-        resolved = socket.gethostbyname_ex(plan.hosts[0])[2]
+        resolved = socket.gethostbyname_ex(plan.host)[2]
         said |= dataclasses.asdict(plan)
         said["role"] = role(plan, resolved=resolved, own=[])[0].name
         said["resolved"] = resolved

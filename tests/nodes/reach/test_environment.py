@@ -78,7 +78,7 @@ def test_a_step_of_slurm() -> None:
     assert planned.names == ("n2", "n3")
     assert (planned.index, planned.index_source) == (1, "SLURM_NODEID")
     assert planned.own_name == "n3"
-    assert planned.hosts == ("n2", "10.0.0.1")
+    assert planned.host == "n2"
     assert planned.rack == "leaf2"
     assert planned.job == "lab.4711.2"
     assert not planned.by_address
@@ -100,14 +100,14 @@ def test_one_process_a_node_takes_part_in_slurm() -> None:
 def test_kubeflow_trainer() -> None:
     planned = plan(KUBEFLOW)
     assert (planned.nodes, planned.index, planned.by_address) == (2, 1, False)
-    assert (planned.hosts, planned.hosts_source) == (("job-node-0-0.job",), "PET_MASTER_ADDR")
+    assert (planned.host, planned.host_source) == ("job-node-0-0.job", "PET_MASTER_ADDR")
     assert (planned.port, planned.port_source) == (29401, "PET_MASTER_PORT + 1")
 
 
 def test_an_elastic_pytorchjob() -> None:
     planned = plan(PYTORCHJOB)
     assert (planned.least, planned.nodes, planned.index) == (1, 4, None)
-    assert (planned.hosts, planned.port) == (("job-worker-0",), 23457)
+    assert (planned.host, planned.port) == ("job-worker-0", 23457)
     assert planned.port_source == "PET_RDZV_ENDPOINT + 1"
     assert planned.by_address
 
@@ -115,7 +115,7 @@ def test_an_elastic_pytorchjob() -> None:
 def test_a_jobset() -> None:
     planned = plan(JOBSET)
     assert (planned.nodes, planned.nodes_source) == (4, "NNODES")
-    assert planned.hosts == ("js-workers-0-0.js",)
+    assert planned.host == "js-workers-0-0.js"
     assert planned.index == 0
     assert planned.by_address, "each of its Jobs counts from 0"
 
@@ -123,30 +123,30 @@ def test_a_jobset() -> None:
 def test_a_rank_of_torchrun() -> None:
     planned = plan(WORKER)
     assert (planned.nodes, planned.nodes_source) == (2, "WORLD_SIZE / LOCAL_WORLD_SIZE")
-    assert (planned.index, planned.hosts, planned.port) == (1, ("node-a",), 29501)
+    assert (planned.index, planned.host, planned.port) == (1, "node-a", 29501)
     assert "LOCAL_RANK=5" in plan({**WORKER, "LOCAL_RANK": "5"}).steps_aside
 
 
 def test_openmpi() -> None:
     planned = plan(OPENMPI)
     assert (planned.nodes, planned.index) == (4, None)
-    assert planned.hosts == ("10.0.0.1",)
+    assert planned.host == "10.0.0.1"
     assert plan({**OPENMPI, "OMPI_COMM_WORLD_LOCAL_RANK": "1"}).steps_aside
 
 
 def test_the_same_command_on_every_node() -> None:
     planned = plan({}, nnodes="4", join="10.0.0.1:4000")
-    assert (planned.nodes, planned.hosts, planned.port) == (4, ("10.0.0.1",), 4000)
+    assert (planned.nodes, planned.host, planned.port) == (4, "10.0.0.1", 4000)
     assert (planned.nodes_source, planned.port_source) == ("--nnodes", "--join")
     assert planned.by_address
 
 
 def test_a_flag_beats_what_a_script_exported() -> None:
     assert plan({**KUBEFLOW, "NNODES": "2"}, nnodes="4").nodes == 4
-    assert plan(KUBEFLOW, join="a:4000").hosts == ("a",)
+    assert plan(KUBEFLOW, join="a:4000").host == "a"
     assert plan(KUBEFLOW, join="a:4000").by_address
-    assert plan(STEP, join="a:4000").hosts == ("a",)
-    assert plan(WORKER, master_addr="node-z").hosts == ("node-z",)
+    assert plan(STEP, join="a:4000").host == "a"
+    assert plan(WORKER, master_addr="node-z").host == "node-z"
     assert plan(WORKER, master_port=4000).port == 4001
 
 
@@ -156,7 +156,7 @@ def test_elastic_sizes_that_overlap_agree() -> None:
 
 def test_an_etcd_endpoint_is_no_node() -> None:
     etcd = {"PET_NNODES": "2", "PET_RDZV_BACKEND": "etcd-v2", "PET_RDZV_ENDPOINT": "etcd:2379"}
-    assert plan(etcd).hosts == ()
+    assert plan(etcd).host == ""
 
 
 def test_a_rank_that_the_batch_script_expanded_is_a_note() -> None:

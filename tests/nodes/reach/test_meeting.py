@@ -21,8 +21,8 @@ PLAN = MeetingPlan(
     nodes_source="--nnodes",
     port=4000,
     port_source="--join",
-    hosts=("node-a",),
-    hosts_source="--join",
+    host="node-a",
+    host_source="--join",
 )
 
 
@@ -58,7 +58,7 @@ def test_node_0_coordinates_where_nodes_are_numbered(index: int, expected: Role)
         nodes_source="SLURM_STEP_NUM_NODES",
         port=4000,
         port_source="SLURM_JOB_ID",
-        hosts=("n1",),
+        host="n1",
         index=index,
         index_source="SLURM_NODEID",
         by_address=False,

@@ -18,6 +18,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("slurm")]
 
 SAY = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.nodes.reach.say_plan"]
 
+SRUN = ["srun", "--nodes=3", "--ntasks-per-node=2"]
+CHECK = ["-m", "holdfast", "check", "--json", "--only", "peer-unreachable"]
+
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
@@ -33,7 +36,7 @@ def said(slurm: Slurm, *command: str) -> list[dict[str, Any]]:
 
 
 def test_one_process_a_node_of_several_tasks(slurm: Slurm) -> None:
-    plans = said(slurm, "srun", "--nodes=3", "--ntasks-per-node=2")
+    plans = said(slurm, *SRUN)
     assert len(plans) == 6
     aside = [plan for plan in plans if plan["steps_aside"]]
     here = [plan for plan in plans if not plan["steps_aside"]]
@@ -44,7 +47,7 @@ def test_one_process_a_node_of_several_tasks(slurm: Slurm) -> None:
     assert [plan["rack"] for plan in here] == ["leaf-n1", "leaf-n2", "leaf-n3"]
     assert all(plan["nodes"] == 3 for plan in plans)
     assert all(plan["names"] == ["n1", "n2", "n3"] for plan in plans)
-    assert all(plan["hosts"][0] == "n1" for plan in plans)
+    assert all(plan["host"] == "n1" for plan in plans)
     assert all(plan["resolved"] == [slurm.nodes[0].address] for plan in plans)
     assert len({(plan["port"], plan["job"]) for plan in plans}) == 1
 
@@ -66,9 +69,35 @@ def test_a_step_on_some_nodes_of_an_allocation(slurm: Slurm, tmp_path: Path) -> 
         (0, "n2", "n2"),
         (1, "n3", "n3"),
     ]
-    assert {tuple(plan["hosts"]) for plan in plans} == {("n2", slurm.nodes[0].address)}
+    assert {plan["host"] for plan in plans} == {"n2"}
 
 
 def test_one_node_is_alone(slurm: Slurm) -> None:
     (plan,) = said(slurm, "srun", "--nodes=1")
     assert plan["alone"] == ""
+
+
+def test_srun_holdfast_check_looks_at_all_nodes(slurm: Slurm) -> None:
+    """Two tasks a node, one of which takes part; a port that is filtered one way is named."""
+    n1, n2, _ = slurm.nodes
+    slurm.lab.link(n1, n2).drop(29500, to=n1)
+    try:
+        done = slurm.run(
+            [*SRUN, sys.executable, *CHECK],
+            HOLDFAST_TOKEN="a secret of sixteen letters or more",
+        )
+    finally:
+        slurm.lab.restore()
+    answer = json.loads(done.stdout)
+    assert [(node["name"], node["rack"]) for node in answer["nodes"]] == [
+        ("n1", "leaf-n1"),
+        ("n2", "leaf-n2"),
+        ("n3", "leaf-n3"),
+    ]
+    assert answer["absent"] == []
+    assert [(path["from"], path["to"]) for path in answer["paths"] if path["state"] != "ok"] == [
+        ("n2", "n1")
+    ]
+    assert done.returncode == 1
+    assert done.stderr.count("one process a node takes part") == 3
+    assert "token taken from HOLDFAST_TOKEN" in done.stderr

@@ -17,7 +17,6 @@ from holdfast.nodes.reach import host_list, rack
 from holdfast.nodes.reach.meeting import (
     DEFAULT_STORE_PORT,
     MeetingPlan,
-    is_address,
     join_endpoint,
     meeting_port,
 )
@@ -64,8 +63,8 @@ def plan_meeting(options: MeetingOptions, environment: Mapping[str, str]) -> Mee
         host, port = join_endpoint(options.join)
         plan = dataclasses.replace(
             plan,
-            hosts=(host,),
-            hosts_source="--join",
+            host=host,
+            host_source="--join",
             port=port,
             port_source="--join",
             by_address=True,
@@ -79,7 +78,7 @@ def plan_meeting(options: MeetingOptions, environment: Mapping[str, str]) -> Mee
         raise ConfigError(
             f"{plan.port_source} and {probed.source} are both port {plan.port}: the job's store"
             " will listen there, and check tries that port itself",
-            hint=f"--join {plan.hosts[0]}:{meeting_port(plan.port)}",
+            hint=f"--join {plan.host}:{meeting_port(plan.port)}",
         )
     aside = _steps_aside(environment, in_step=in_step)
     least = counted.least if counted.least < counted.most else 0
@@ -164,13 +163,11 @@ def _in_slurm(
         raise ConfigError(f"{counted.in_words()}, {source} has {len(names)}")
     index = _number(environment, "SLURM_NODEID")
     job = environment.get("SLURM_JOB_ID", "")
-    # where srun was started: the first node for a batch script, else a login node
-    launch = environment.get("SLURM_LAUNCH_NODE_IPADDR", "")
     return MeetingPlan(
         nodes=counted.most,
         nodes_source=counted.source,
-        hosts=(names[0], *((launch,) if is_address(launch) else ())),
-        hosts_source=source,
+        host=names[0],
+        host_source=source,
         port=meeting_port(store.port if store else None, _whole(job) or 0),
         port_source=f"{store.source} + 1" if store else "SLURM_JOB_ID",
         index=index,
@@ -208,8 +205,8 @@ def _by_variables(
     return MeetingPlan(
         nodes=counted.most,
         nodes_source=counted.source,
-        hosts=(host.value,) if host else (),
-        hosts_source=host.source if host else "",
+        host=host.value if host else "",
+        host_source=host.source if host else "",
         port=meeting_port(store.port if store else None),
         port_source=f"{store.source} + 1" if store else "default",
         index=int(index.value) if index else None,

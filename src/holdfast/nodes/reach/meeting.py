@@ -25,9 +25,9 @@ class MeetingPlan:
     nodes_source: str
     port: int
     port_source: str
-    hosts: tuple[str, ...] = ()
-    """where the coordinator is: the first that resolves counts; () when nothing tells"""
-    hosts_source: str = ""
+    host: str = ""
+    """where the coordinator is; '' when nothing tells"""
+    host_source: str = ""
     index: int | None = None
     """of this node, from 0; None when nothing tells"""
     index_source: str = ""
@@ -61,12 +61,11 @@ def role(plan: MeetingPlan, *, resolved: Collection[str], own: Collection[str]) 
         if plan.index == 0:
             return Role.COORDINATE, f"this is node 0 ({plan.index_source})"
         return Role.JOIN, f"this is node {plan.index} ({plan.index_source})"
-    host = plan.hosts[0] if plan.hosts else ""
     mine = sorted(set(resolved) & set(own)) or [a for a in resolved if _is_loopback(a)]
     if mine:
-        return Role.COORDINATE_IF_FREE, f"{host} ({plan.hosts_source}) is {mine[0]}, this node"
+        return Role.COORDINATE_IF_FREE, f"{plan.host} ({plan.host_source}) is {mine[0]}, this node"
     elsewhere = ", ".join(resolved) or "not resolved"
-    return Role.JOIN, f"{host} ({plan.hosts_source}) is another node: {elsewhere}"
+    return Role.JOIN, f"{plan.host} ({plan.host_source}) is another node: {elsewhere}"
 
 
 def bind_addresses(host: str) -> tuple[str, ...]:
