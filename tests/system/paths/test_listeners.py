@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
 
 from holdfast.analysis.nodes import Listening, Outcome, PortKind, Target
-from holdfast.system.paths import connection_server, losses, probe_listeners, reach, sizes, wire
+from holdfast.system.paths import (
+    connection_server,
+    losses,
+    probe_listeners,
+    reach,
+    responder,
+    sizes,
+    wire,
+)
+from holdfast.system.paths.attempts import first_to_end
 from holdfast.system.paths.connect import ConnectFailed, ProbeConnection
+from holdfast.system.paths.datagrams import DatagramSession
 from tests.system.sockets import free_port, listener
 
 KEY = os.urandom(32)
@@ -213,3 +224,51 @@ def test_no_room_is_left_for_the_idle_when_it_is_short(monkeypatch: pytest.Monke
             assert reached.outcome is Outcome.OK
 
     run(work())
+
+
+def test_what_the_targets_own_queue_drops_is_not_lost_on_the_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All at once while the responder does not get to run: more than its queue takes."""
+    monkeypatch.setattr(responder, "ROOM", 1 << 17)
+
+    async def work() -> None:
+        async with probe_listeners("b", [("lo", "127.0.0.1")], None, key=KEY) as up:
+            with DatagramSession(up.targets[0], KEY) as session:
+                for number in range(30):
+                    session.send(number, 60_000)
+                session.send(wire.ASK_SEEN)
+                await session.wait(lambda: wire.ASK_SEEN in session.round_trips, 0.5)
+                while wire.ASK_SEEN not in session.round_trips:  # that one was dropped as well
+                    session.send(wire.ASK_SEEN)
+                    await session.wait(lambda: wire.ASK_SEEN in session.round_trips, 0.1)
+                assert 0 < session.seen.bit_count() < 30
+                assert session.seen.bit_count() + session.overflowed >= 30
+            (loss,) = await losses("a", up.targets, key=KEY, count=4)
+            assert (loss.arrived, loss.answered) == (4, 4), "a new session counts afresh"
+
+    run(work())
+
+
+def test_time_in_which_we_did_not_run_does_not_count() -> None:
+    async def steps() -> str:
+        for _ in range(3):
+            await asyncio.sleep(0.02)
+        return "done"
+
+    async def work(blocked: float) -> list[str]:
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.01, time.sleep, blocked)
+        end = time.monotonic() + 0.4
+        return await first_to_end(steps, gap=0.1, until=lambda: end, another=lambda: False)
+
+    async def never() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    async def in_vain() -> list[str]:
+        end = time.monotonic() + 0.1
+        return await first_to_end(never, gap=0.03, until=lambda: end, another=lambda: True)
+
+    assert run(work(1.0)) == ["done"]
+    assert run(in_vain()) == []

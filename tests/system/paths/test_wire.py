@@ -54,7 +54,7 @@ def test_a_datagram_is_for_one_node_and_arrives_whole(
 
 @given(st.integers(0, 255), st.integers(0, (1 << wire.NUMBERS) - 1), flips)
 def test_the_list_of_what_came(number: int, numbers: int, at: int) -> None:
-    seen = wire.Seen(SESSION, number, numbers)
+    seen = wire.Seen(SESSION, number, numbers, number)
     packed = wire.pack_seen(KEY, seen)
     assert len(packed) == wire.SEEN_BYTES <= wire.DATAGRAM_BYTES, "an answer must not amplify"
     assert wire.read_seen(KEY, packed) == seen
@@ -79,7 +79,7 @@ def test_an_oversized_message_is_refused_before_it_is_read(length: int) -> None:
 
 def test_what_is_proven_for_one_message_proves_no_other() -> None:
     _, hello = wire.pack_hello(KEY, 0)
-    seen = wire.pack_seen(KEY, wire.Seen(SESSION, 0, 0))
+    seen = wire.pack_seen(KEY, wire.Seen(SESSION, 0, 0, 0))
     assert wire.read_seen(KEY, hello) is None
     assert wire.read_hello(KEY, seen) is None
     assert wire.read_datagram(KEY, "", memoryview(seen)) is None

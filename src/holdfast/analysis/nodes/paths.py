@@ -147,7 +147,8 @@ class PathLoss(Fact, frozen=True):
     target: Target
     sent: int
     arrived: int | None
-    """counted by the target; None when it could not be asked: not one answer came back"""
+    """counted by the target, with what its own full queue dropped: that is no fault of the path;
+    None when it could not be asked: not one answer came back"""
     answered: int
     """acknowledgements that came back"""
     median_seconds: float | None

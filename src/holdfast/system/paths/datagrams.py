@@ -35,6 +35,8 @@ class DatagramSession:
         self._loop = asyncio.get_running_loop()
         self.seen = 0
         """a bit for each number that arrived, as the target told"""
+        self.overflowed = 0
+        """datagrams that the target's own queue dropped meanwhile"""
         self.round_trips: dict[int, float] = {}
         """seconds to the first answer, by number"""
         self.errors: dict[int, str] = {}
@@ -115,6 +117,7 @@ class DatagramSession:
             seen = wire.read_seen(self._key, packed)
             if seen and seen.session == self._id:
                 self.seen |= seen.numbers
+                self.overflowed = max(self.overflowed, seen.overflowed)
                 if seen.number in self._sent:
                     self.round_trips.setdefault(seen.number, now - self._sent[seen.number])
         self._take_errors()

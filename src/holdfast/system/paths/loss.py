@@ -57,7 +57,7 @@ async def _loss(source: str, target: Target, *, key: bytes, count: int) -> PathL
         source=source,
         target=target,
         sent=count,
-        arrived=session.seen.bit_count() if answers else None,
+        arrived=min(count, session.seen.bit_count() + session.overflowed) if answers else None,
         answered=len(times),
         median_seconds=statistics.median(times) if times else None,
         fastest_seconds=min(times, default=None),

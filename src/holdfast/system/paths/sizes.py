@@ -29,7 +29,7 @@ PACKETS = (
     *(2044, 3000, 4092, 6000, 8000, 8500, 8896, 8950, 9000, 9001, 9216),
 )
 LARGEST_PACKET = 65535
-MESSAGES = (1, 1 << 10, 1 << 14, 1 << 16, 1 << 20)
+MESSAGES = (1, 1 << 10, 1 << 14, 1 << 16, 1 << 18)
 MESSAGE_SECONDS, MESSAGE_GAP = 2.5, 0.5
 CHANCE = 1e-6
 FEWEST_TRIES, MOST_TRIES = 6, 16
@@ -67,7 +67,8 @@ def tries_needed(sent: int, arrived: int) -> int:
     """
     if not arrived:
         return FEWEST_TRIES
-    loss = (sent - arrived + 1) / (sent + 2)
+    lost = sent - arrived + 1
+    loss = min(0.5, (lost + math.sqrt(lost)) / (sent + 2))  # rather too much: few were sent
     return min(MOST_TRIES, max(FEWEST_TRIES, math.ceil(math.log(CHANCE) / math.log(loss))))
 
 
@@ -129,7 +130,8 @@ async def _send_until_sure(session: DatagramSession, packets: Sequence[int]) -> 
         here = [count for number, count in enumerate(tries) if session.arrived(number)]
         if not missing() or (turn and turn >= tries_needed(sum(here), len(here))):
             break
-        for number in missing():
+        # The largest first: should a queue overflow, what is lost looks like no limit of size.
+        for number in reversed(missing()):
             session.send(number, packets[number])
             tries[number] += 1
         await session.wait(lambda: not missing(), min(FIRST_WAIT * (turn + 1), LONGEST_WAIT))
@@ -157,6 +159,8 @@ class _Message:
             self._attempt, gap=MESSAGE_GAP, until=lambda: end, another=self._stalls
         )
         error = min(errors, default="ETIMEDOUT")
+        if self._acknowledged == self._size:
+            error = ""  # the other kernel has it all; its process was too busy to say so
         return SizeProbe(
             bytes=self._size,
             arrived=not error,

@@ -24,11 +24,11 @@ LONGEST_NAME = 255
 
 _HELLO = struct.Struct("!4s16sI")
 _DATAGRAM = struct.Struct("!4s8sBH")
-_SEEN = struct.Struct("!4s8sBQ")
+_SEEN = struct.Struct("!4s8sBQI")
 _TCP, _NAME, _UDP, _ACK = b"hft1", b"hfn1", b"hfu1", b"hfa1"
 
 HELLO_BYTES = _HELLO.size + PROOF
-DATAGRAM_BYTES = _DATAGRAM.size + PROOF + 6
+DATAGRAM_BYTES = _DATAGRAM.size + PROOF + 10
 """the smallest datagram: as large as the answer to it"""
 SEEN_BYTES = _SEEN.size + PROOF
 
@@ -56,6 +56,9 @@ class Seen(NamedTuple):
     """of the datagram that is answered"""
     numbers: int
     """a bit for every number that came in this session"""
+    overflowed: int
+    """datagrams, of any prober, that were dropped meanwhile because the responder's own queue was
+    full: no fault of the path"""
 
 
 def pack_hello(key: bytes, length: int) -> tuple[Hello, bytes]:
