@@ -187,6 +187,8 @@ def own_name(*ips: str) -> Resolution:
     return Resolution(name="node-a", addresses=ips, error="", seconds=0.0)
 
 
+NO_NCCL = msgspec.structs.replace(software(nccl=""), nccl=())
+
 test_check = check_table(
     "wrong-nic",
     speaks(
@@ -205,6 +207,11 @@ test_check = check_table(
         "error",
         named(DOCKER, ETH0, nccl="docker0"),
         saying=["NCCL will announce docker0 (172.17.0.1)", "behind NAT"],
+    ),
+    speaks(
+        "warning",  # the setting shows that NCCL is meant, though it is not installed here
+        named(DOCKER, ETH0, nccl="docker0", accelerators=(), software=NO_NCCL),
+        saying=["announce docker0", "NCCL was not found here"],
     ),
     speaks("error", across(NETWORK_OF_A_COMPOSE_FILE, ETH0), saying=["announce br-1a2b"]),
     speaks("warning", across(VETH, ETH0), saying=["veth1f (10.88.0.1)", "into a container"]),
@@ -258,7 +265,7 @@ test_check = check_table(
     not_applicable(named(ETH0, nccl="lo"), saying=["see loopback-multi-node"]),
     not_applicable(named(ETH0, nccl="nope0"), saying=["see nic-name-missing"]),
     not_applicable(
-        a_machine(accelerators=(), software=msgspec.structs.replace(software(nccl=""), nccl=())),
+        a_machine(accelerators=(), software=NO_NCCL),
         saying=["NCCL is not installed"],
     ),
     silent(across(DOCKER, ETH0)),

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from holdfast import text
 from holdfast.analysis.machine import Address, Fact, Interface, addresses
 from holdfast.findings import Evidence
 
@@ -65,17 +66,21 @@ class InterfaceChoice(Fact, frozen=True):
         program = self.library.partition(" ")[0]
         if self.error:
             return f"{program} will fail: {self.error}"
-        used = ", ".join(f"{one.name} ({one.address})" for one in self.taken)
+        used = text.names(f"{one.name} ({one.address})" for one in self.taken)
         return f"{program} will use {used}: {self.because}"
 
     @property
     def evidence(self) -> Evidence:
-        """Every interface of the machine, and what became of it."""
-        taken = [f"{one.name} ({one.address}): taken" for one in self.taken]
-        passed = [f"{one.name}: {one.why}" for one in self.passed]
+        """Every interface of the machine, and what became of it; those of one fate together."""
+        fates: dict[str, list[str]] = {}
+        for one in self.taken:
+            fates.setdefault("taken", []).append(f"{one.name} ({one.address})")
+        for passed in self.passed:
+            fates.setdefault(passed.why, []).append(passed.name)
+        words = [f"{text.names(names)}: {why}" for why, names in fates.items()]
         return Evidence(
-            quote="; ".join([*taken, *passed]) or "there is no interface",
-            source=f"the rules of {self.library}",
+            quote="; ".join(words) or "there is no interface",
+            source=f"simulated: {self.library}",
         )
 
 

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, nccl, peers, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
@@ -80,16 +81,13 @@ LOCAL_PREFIXES = ("docker", "virbr", "br-", "veth")
 STUCK_SIGNS = (watchdog.WATCHDOG, watchdog.STORE_GET, peers.NCCL_REMOTE, nccl.ERROR_CODE)
 
 
+NCCL_DECIDES = (nic_filter.NCCL, nccl_choice.COMM_ID, nccl_choice.FAMILY)
 NETWORK = ("interfaces", "master_name", "own_name", "routes", "settings", "software")
 
 
 @FAULT.check(needs=(*NETWORK, "accelerators", "rdma_ports"))
 def nccl_takes_an_unreachable_interface(facts: MachineFacts) -> Finding:
-    if (
-        facts.accelerators == ()
-        and isinstance(facts.software, Software)
-        and not facts.software.nccl
-    ):
+    if _has_no_nccl(facts) and not any(map(facts.setting, NCCL_DECIDES)):
         return FAULT.does_not_apply("NCCL is not installed, and there is no GPU")
     first, every = nccl_choice.bootstrap(facts), nccl_choice.sockets(facts)
     if first.error:
@@ -119,9 +117,14 @@ def gloo_takes_an_unreachable_interface(facts: MachineFacts) -> Finding:
     return _announces(facts, choice, doubts[0])
 
 
+def _has_no_nccl(facts: MachineFacts) -> bool:
+    installed = isinstance(facts.software, Software) and facts.software.nccl == ()
+    return installed and facts.accelerators == ()
+
+
 def _sentence(first: InterfaceChoice, every: InterfaceChoice) -> str:
     also = [f"{one.name} ({one.address})" for one in every.taken if one != first.taken[0]]
-    return f"{first.sentence}{'; for data also ' if also else ''}{', '.join(also)}"
+    return f"{first.sentence}{'; for data also ' if also else ''}{text.names(also)}"
 
 
 def _is_named_loopback(facts: MachineFacts, choice: InterfaceChoice) -> bool:
@@ -132,8 +135,9 @@ def _is_named_loopback(facts: MachineFacts, choice: InterfaceChoice) -> bool:
 
 
 def _announces(facts: MachineFacts, choice: InterfaceChoice, doubt: Doubt) -> Finding:
-    speak = FAULT.error if doubt.certain else FAULT.warning
     program = choice.library.partition(" ")[0]
+    unused = program == "NCCL" and _has_no_nccl(facts)
+    speak = FAULT.error if doubt.certain and not unused else FAULT.warning
     taken = f"{doubt.taken.name} ({doubt.taken.address})"
     setting = facts.setting(nic_filter.NCCL) if program == "NCCL" else None
     widened = setting is not None and _excludes_but_admits(setting.value, doubt.taken.name)
@@ -141,14 +145,15 @@ def _announces(facts: MachineFacts, choice: InterfaceChoice, doubt: Doubt) -> Fi
     return speak(
         f"{program} will announce {taken} to the other machines, which "
         f"{'cannot' if doubt.certain else 'may not'} reach it",
-        reason=f"{doubt.why}. {program} takes it as {choice.because}{replaced}",
+        reason=f"{doubt.why}. {program} takes it: {choice.because}{replaced}"
+        + ("; NCCL was not found here, and the job may do without" if unused else ""),
         evidence=_evidence(facts, choice),
         fix=_name_another(facts, choice),
     )
 
 
 def _sends_data(facts: MachineFacts, choice: InterfaceChoice, doubts: list[Doubt]) -> Finding:
-    names = ", ".join(f"{one.taken.name} ({one.taken.address})" for one in doubts)
+    names = text.names(f"{one.taken.name} ({one.taken.address})" for one in doubts)
     return FAULT.warning(
         f"NCCL will send data over {names} too, which other machines may not reach",
         reason=f"{doubts[0].taken.name} is {doubts[0].why}; without RDMA NCCL spreads its data "
@@ -159,8 +164,7 @@ def _sends_data(facts: MachineFacts, choice: InterfaceChoice, doubts: list[Doubt
 
 
 def _evidence(facts: MachineFacts, choice: InterfaceChoice) -> list[Evidence]:
-    deciding = (nic_filter.NCCL, nccl_choice.COMM_ID, nccl_choice.FAMILY)
-    names = (nic_filter.GLOO,) if choice.library == gloo_choice.LIBRARY else deciding
+    names = (nic_filter.GLOO,) if choice.library == gloo_choice.LIBRARY else NCCL_DECIDES
     settings = [setting.evidence for name in names if (setting := facts.setting(name))]
     return [*settings, choice.evidence]
 
