@@ -38,8 +38,6 @@ M = TypeVar("M", bound=messages.Message)
 PATH_SECONDS = 2.5
 """for one connect: the kernel repeats a lost SYN after 1 s, so one loss is not taken for a drop"""
 CLOCK_SECONDS = 2.0
-SMOKE_SECONDS = 180.0
-"""for one answer in the smoke test: importing torch from a slow disk, then torch's own timeout"""
 SLACK = 20.0
 """seconds beyond what a stage needs: a busy machine must not be taken for a lost one"""
 
@@ -192,7 +190,7 @@ class Survey:
         async def ask(name: str, request: smoke_messages.Requests) -> smoke_messages.Replies:
             member = self._members[name]
             await member.send(request)
-            reply: smoke_messages.Replies = await member.receive(seconds=SMOKE_SECONDS)
+            reply: smoke_messages.Replies = await member.receive(seconds=request.reply_within)
             return reply
 
         return await smoke(nodes, ask, self._say)

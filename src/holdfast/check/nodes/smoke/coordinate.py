@@ -31,13 +31,23 @@ from holdfast.check.nodes.smoke.meeting import (
     Terms,
     meet,
     reply_of,
+    why_unable,
 )
-from holdfast.check.nodes.smoke.messages import SmokeEnd, SmokeReady, SmokeUnable, SmokeWarm
+from holdfast.check.nodes.smoke.messages import (
+    Replies,
+    Requests,
+    SmokeEnd,
+    SmokeReady,
+    SmokeUnable,
+    SmokeWarm,
+)
 
 Say = Callable[[str], None]
 
 SIZES = {"gloo": (1 << 10, 4 << 20), "nccl": (1 << 10, 4 << 20, 256 << 20)}
 """bytes: what fits one packet, then what fills the path; the last is timed"""
+SHOWN = 4
+"""pairs of a round that are named as it begins"""
 PATIENCE = {"gloo": 10.0, "nccl": 45.0}
 """seconds that torch may wait: NCCL's first call brings up the driver on every GPU"""
 
@@ -50,10 +60,28 @@ async def smoke(
     `ask` sends a node one request at a time. `seconds` is what torch may wait in one test; by
     default what the backend needs.
     """
+    line = _Line(ask)
     try:
-        return await _BetweenNodes(nodes, ask, say, seconds).run()
+        return await _BetweenNodes(nodes, line.ask, say, seconds).run()
     finally:
-        await asyncio.gather(*(reply_of(ask, node.name, SmokeEnd()) for node in nodes))
+        await asyncio.gather(*(reply_of(line.ask, node.name, SmokeEnd()) for node in nodes))
+
+
+class _Line:
+    """A node that did not answer is not asked again: each question would wait as long."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._lost: dict[str, Exception] = {}
+
+    async def ask(self, name: str, request: Requests) -> Replies:
+        if name in self._lost:
+            raise self._lost[name]
+        try:
+            return await self._ask(name, request)
+        except Exception as problem:
+            self._lost[name] = problem
+            raise
 
 
 class _BetweenNodes:
@@ -96,9 +124,9 @@ class _BetweenNodes:
             if isinstance(reply, SmokeReady):
                 ready[name] = reply
                 continue
-            known = reply if isinstance(reply, SmokeUnable) else SmokeUnable(why="a wrong answer")
-            left_out.append(LeftOut(name=name, why=known.why, broken=known.broken))
-            self.say(f"{name} does not take part: {known.why}")
+            why, broken = why_unable(reply), isinstance(reply, SmokeUnable) and reply.broken
+            left_out.append(LeftOut(name=name, why=why, broken=broken))
+            self.say(f"{name} does not take part: {why}")
         return ready, tuple(left_out)
 
     async def _isolate(
@@ -107,9 +135,22 @@ class _BetweenNodes:
         racks = {name: self.nodes[name].rack for name in names}
         state = IsolationState(nodes=names, racks=racks)
         while pairs := plan_round(state):
-            self.say(f"round {len(state.rounds) + 1}: {len(pairs)} pairs at once")
-            state = absorb(state, await asyncio.gather(*(self._pair(*pair) for pair in pairs)))
+            listed = ", ".join(" and ".join(pair) for pair in pairs[:SHOWN])
+            more = f" and {len(pairs) - SHOWN} more pairs" if len(pairs) > SHOWN else ""
+            self.say(f"round {len(state.rounds) + 1}: {listed}{more}")
+            busy = {name for pair in pairs for name in pair}
+            results, _ = await asyncio.gather(
+                asyncio.gather(*(self._pair(*pair) for pair in pairs)),
+                self._warm_again([name for name in names if name not in busy]),
+            )
+            state = absorb(state, results)
         return conclude(state), state.rounds
+
+    async def _warm_again(self, idle: Sequence[str]) -> None:
+        """Ranks that failed are up again when they are needed; and no member takes the
+        coordinator for lost while others are tested."""
+        warm = SmokeWarm(seconds=WARM_SECONDS)
+        await asyncio.gather(*(reply_of(self.ask, name, warm) for name in idle))
 
     async def _pair(self, first: str, second: str) -> PairResult:
         result = await self._meet([first, second])

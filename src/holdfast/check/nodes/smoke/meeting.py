@@ -24,8 +24,8 @@ from holdfast.check.smoke.errno_words import translate
 Ask = Callable[[str, Requests], Awaitable[Replies]]
 """node, request -> reply; raises when the node does not answer"""
 
-WARM_SECONDS = 120.0
-"""for importing torch, which may come from a slow file system"""
+WARM_SECONDS = 90.0
+"""for importing torch, which may come from a slow file system; members wait longer for a word"""
 
 
 class SmokeNode(NamedTuple):
@@ -52,6 +52,11 @@ class MeetingResult(NamedTuple):
     why: str = ""
     missing: tuple[str, ...] = ()
     replies: Mapping[str, SmokeMet] = {}
+
+
+def why_unable(reply: Replies) -> str:
+    """Its reason; a member that cannot answer at all has one, too."""
+    return str(getattr(reply, "why", "")) or f"it answered with {type(reply).__name__}"
 
 
 async def reply_of(ask: Ask, name: str, request: Requests) -> Replies:
@@ -130,7 +135,7 @@ def _unable(
 ) -> dict[str, str]:
     """node -> why it did not do what it was asked."""
     return {
-        name: reply.why if isinstance(reply, SmokeUnable) else "it answered something else"
+        name: why_unable(reply)
         for name, reply in zip(names, replies, strict=True)
         if not isinstance(reply, wanted)
     }

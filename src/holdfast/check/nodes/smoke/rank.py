@@ -132,7 +132,7 @@ class WarmRank:
             return self.torch.device("cpu")
         number = self.local_rank
         if shares_gpus():
-            os.environ["NCCL_HOSTID"] = f"{os.uname().nodename}-{number}"
+            os.environ.setdefault("NCCL_HOSTID", f"{os.uname().nodename}-{number}")
             number %= self.torch.cuda.device_count()
         device = self.torch.device(f"cuda:{number}")
         self.torch.cuda.set_device(device)
