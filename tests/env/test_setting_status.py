@@ -31,6 +31,8 @@ def judged(job: Job, name: str) -> SettingStatus:
         ({"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "480"}, Effect.REDUNDANT, "480 is the default"),
         ({"PET_MAX_RESTARTS": "0"}, Effect.REDUNDANT, "torch 2.13.0"),
         ({"NCCL_SOCKET_IFNAME": "ib9"}, Effect.HARMFUL, "matches no interface"),
+        ({"NCCL_SOCKET_IFNAME": "eth0"}, Effect.IN_FORCE, "NCCL will use eth0 (10.0.0.5)"),
+        ({"GLOO_SOCKET_IFNAME": "eth0"}, Effect.IN_FORCE, "Gloo will use eth0 (10.0.0.5)"),
         ({"NCCL_SOME_PLUGIN_OF_OURS": "1"}, Effect.UNKNOWN, "not in holdfast's table"),
         ({"DS_SOMETHING": "1"}, Effect.UNKNOWN, "not in holdfast's table"),
         ({"ACCELERATE_USE_CPU": "1"}, Effect.NO_READER, "Accelerate is not installed"),

@@ -26,7 +26,7 @@ ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 NODES = re.compile(r"\d{1,9}(?::\d{1,9})?")
 ABOUT_NAMES = ("settings", "software", "variable_search")
 ABOUT_ALL = (*ABOUT_NAMES, "interfaces", "routes", "own_name", "master_name", "rdma_devices",
-             "accelerators")  # fmt: skip
+             "rdma_ports", "accelerators")  # fmt: skip
 
 
 class Typed(NamedTuple):

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
-from holdfast.analysis.machine import CouldNotLook, MachineFacts, gloo_choice, nccl_choice, way_out
+from holdfast.analysis.machine import (
+    CouldNotLook,
+    MachineFacts,
+    gloo_choice,
+    nccl_choice,
+    nic_filter,
+    way_out,
+)
 from holdfast.analysis.machine.interface_choice import InterfaceChoice
+
+
+def sentence(name: str, facts: MachineFacts) -> str:
+    """What a setting that selects interfaces comes to here; '' for others, or when not known."""
+    try:
+        if name == nic_filter.GLOO:
+            return gloo_choice.choose(facts).sentence
+        if name in (nic_filter.NCCL, nccl_choice.COMM_ID, nccl_choice.FAMILY):
+            return nccl_choice.bootstrap(facts).sentence
+    except CouldNotLook:
+        pass
+    return ""
 
 
 def better(facts: MachineFacts) -> tuple[str, str]:

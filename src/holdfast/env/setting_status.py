@@ -17,7 +17,7 @@ from holdfast.analysis.machine import Setting, Unread, known
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.status import Effect, SettingStatus
 from holdfast.analysis.versions import release
-from holdfast.env import launcher_overrides, readers
+from holdfast.env import launcher_overrides, nic_choice, readers
 from holdfast.env.job import Job
 from holdfast.findings import Finding, Status
 
@@ -126,6 +126,8 @@ def _by_table(plain: SettingStatus, row: Variable, setting: Setting, job: Job) -
         return _say(plain, Effect.NO_READER, Status.OK, absent)
     if why := _redundant(setting, row, job):
         return _say(plain, Effect.REDUNDANT, Status.OK, why, f"`unset {setting.name}`")
+    if choice := nic_choice.sentence(setting.name, job.facts):
+        return _say(plain, Effect.IN_FORCE, Status.OK, choice)
     return plain
 
 

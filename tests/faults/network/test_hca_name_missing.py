@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.analysis.machine import MachineFacts, RdmaPort, Unread
 from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.machines import a_machine, a_plan, a_port_of, settings
+from tests.faults.machines import a_machine, a_plan, a_port_of, settings, software
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -101,6 +103,8 @@ def with_hca(
     return a_machine(plan, rdma_ports=ports, settings=settings(NCCL_IB_HCA=value, **more))
 
 
+NO_NCCL = msgspec.structs.replace(software(nccl=""), nccl=())
+
 test_check = check_table(
     "hca-name-missing",
     speaks(
@@ -129,6 +133,10 @@ test_check = check_table(
     ),
     speaks("note", with_hca("mlx5_9", ()), saying=["no RDMA device", "unset NCCL_IB_HCA"]),
     not_applicable(with_hca("mlx5_9", (), nodes=1), saying=["NCCL ignores NCCL_IB_HCA"]),
+    not_applicable(  # nothing here would read it
+        msgspec.structs.replace(with_hca("mlx5_9", ()), software=NO_NCCL),
+        saying=["NCCL ignores NCCL_IB_HCA"],
+    ),
     not_applicable(with_hca("mlx5_9", NCCL_IB_DISABLE="1"), saying=["NCCL_IB_DISABLE=1"]),
     not_applicable(a_machine(TWO_NODES, rdma_ports=PORTS), saying=["every active port"]),
     silent(with_hca("=mlx5_0:1,mlx5_1:1")),

@@ -28,7 +28,14 @@ from collections.abc import Iterator
 
 from holdfast.analysis.logs.patterns.rdma_devices import NO_DEVICE, NOT_FOUND
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.machine import MachineFacts, Setting, hca_choice, known, nic_filter
+from holdfast.analysis.machine import (
+    MachineFacts,
+    Setting,
+    Software,
+    hca_choice,
+    known,
+    nic_filter,
+)
 from holdfast.analysis.machine.hca_choice import HCA, HcaChoice
 from holdfast.analysis.source.source import Source, SourceSetting
 from holdfast.analysis.variables.in_source import at, is_of_here, may_be_of_here, readable, without
@@ -49,7 +56,7 @@ DRIVER_PREFIX = re.compile(
 """the part of a card's name that all cards of one driver have in common"""
 
 
-@FAULT.check(needs=("rdma_ports", "settings"))
+@FAULT.check(needs=("rdma_ports", "settings", "software"))
 def hca_filter_on_this_machine(facts: MachineFacts) -> Finding | list[Finding]:
     setting = facts.setting(HCA)
     if setting is None or not setting.value:
@@ -72,7 +79,8 @@ def hca_filter_on_this_machine(facts: MachineFacts) -> Finding | list[Finding]:
 
 def _no_device(facts: MachineFacts, setting: Setting) -> Finding:
     """NCCL ignores the filter then; on one machine it does not matter."""
-    if not facts.plan.multi_node:
+    no_nccl = isinstance(facts.software, Software) and not facts.software.nccl
+    if not facts.plan.multi_node or no_nccl:
         return FAULT.does_not_apply(f"this machine has no RDMA device: NCCL ignores {HCA}")
     return FAULT.note(
         f"{HCA}={setting.value} has no effect here: this machine has no RDMA device",
