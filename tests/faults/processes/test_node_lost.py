@@ -74,13 +74,13 @@ test_check_nodes = between.table(
     between.speaks(
         "error",
         absent(some_nodes(3), "node-d", REFUSED, hint="`ssh node-d true`"),
-        saying=[f"node-d did not answer: {REFUSED}", "other 3 were looked at", "ssh node-d true"],
+        saying=[f"node-d takes no part: {REFUSED}", "other 3 were looked at", "ssh node-d true"],
         hosts=["node-d"],
     ),
     between.speaks(
         "error",
         absent(absent(some_nodes(3), "node-d", "timed out after 5 s"), "node-e", REFUSED),
-        saying=["node-d did not answer: timed out", "node-e did not answer"],
+        saying=["node-d takes no part: timed out", "node-e takes no part"],
         hosts=["node-d", "node-e"],
         count=2,
     ),

@@ -1,6 +1,6 @@
 """What ssh starts in tests: a member that answers until its stdin ends.
 
-python -m tests.nodes.reach.member PIDFILE [noise]
+python -m tests.nodes.reach.member PIDFILE
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ async def serve() -> None:
 if __name__ == "__main__":
     Path(sys.argv[1]).write_text(str(os.getpid()))
     asyncio.run(serve())
-    Path(sys.argv[1]).unlink()
+    Path(sys.argv[1]).unlink(missing_ok=True)

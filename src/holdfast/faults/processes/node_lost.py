@@ -101,7 +101,7 @@ def expected_node_did_not_answer(facts: NodesFacts) -> Finding | Sequence[Findin
 
 def _did_not_answer(one: Absence, heard: int) -> Finding:
     return FAULT.error(
-        f"{one.name} did not answer: {one.why}",
+        f"{one.name} takes no part: {one.why}",
         reason="nothing is known of this node: it may be down, unreachable from here, or refuse "
         f"the login. A job that includes it cannot start; the other {heard} were looked at",
         evidence=[Evidence(quote=one.why, source="ssh or the network", host=one.name)],

@@ -25,8 +25,10 @@ from holdfast.nodes.reach.hosts import HostSpec, labels
 from holdfast.nodes.reach.ssh_failures import SshEnding, absence, worth_another_try
 
 AT_ONCE = 32
-"""connections that are being made; jump hosts drop new ones when there are many"""
-TRIES = 3
+"""connections that are being made"""
+FEW = 3
+"""of those that an sshd or a jump host had dropped because there were too many"""
+RETRY_SECONDS = 6.0
 ENDING_SECONDS = 2.0
 KEPT = 4096
 """bytes of the beginning and of the end of stderr"""
@@ -68,21 +70,28 @@ async def members_over_ssh(
 
     At the end of the `async with` the channels are closed and no process of ours is left.
     """
-    turn = asyncio.Semaphore(AT_ONCE)
-    deadline = asyncio.get_running_loop().time() + seconds
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + seconds
+    give_up = clock() + min(seconds, RETRY_SECONDS)
+    at_once, few = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(FEW)
     started: list[_Ssh] = []
 
+    async def attempt(name: str, host: HostSpec) -> tuple[Outcome, bool]:
+        ssh = _Ssh(name, host, command)
+        started.append(ssh)
+        outcome = await ssh.reach(
+            understands=understands, me=me, deadline=deadline, connect=connect_seconds
+        )
+        dropped = isinstance(outcome, Absence) and worth_another_try(ssh.stderr.text())
+        return outcome, dropped
+
     async def one(name: str, host: HostSpec) -> Outcome:
-        for last in (*[False] * (TRIES - 1), True):
-            async with turn:
-                ssh = _Ssh(name, host, command)
-                started.append(ssh)
-                outcome = await ssh.reach(
-                    understands=understands, me=me, deadline=deadline, connect=connect_seconds
-                )
-            if last or isinstance(outcome, SshMember) or not worth_another_try(ssh.stderr.text()):
-                break
+        async with at_once:
+            outcome, dropped = await attempt(name, host)
+        while dropped and clock() < give_up:
             await asyncio.sleep(random.uniform(0.1, 0.5))
+            async with few:
+                outcome, dropped = await attempt(name, host)
         progress(outcome)
         return outcome
 
