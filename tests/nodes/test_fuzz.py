@@ -33,7 +33,7 @@ from tests.nodes.wire import RawPeer, connected, fake_coordinator, framed, openi
 pytestmark = pytest.mark.xdist_group("nodes-fuzz")
 
 FEW = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-MANY = settings(FEW, max_examples=3000, derandomize=False)
+MANY = settings(FEW, max_examples=1000, derandomize=False)
 
 PLAIN = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text()
 VALUES = st.recursive(
@@ -194,7 +194,7 @@ def test_what_is_heard_was_said(damage: Damage) -> None:
 
 
 @pytest.mark.long
-@settings(MANY, max_examples=1000)
+@settings(MANY, max_examples=500)
 @given(DAMAGES)
 def test_what_is_heard_was_said_at_length(damage: Damage) -> None:
     what_is_heard_was_said(damage)
