@@ -66,6 +66,7 @@ bench: $(READY)  ## side-by-side figures, printed as ratios
 	$(BIN)/python -m bench.explain_dumps
 	$(BIN)/python -m bench.lint_speed
 	$(BIN)/python -m bench.nodes_channel
+	$(BIN)/python -m bench.check_nodes
 
 lab:  ## Debian packages that real-edge tests need; nothing is started or configured
 	@missing=$$(for p in $(LAB_PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \

@@ -17,8 +17,6 @@ import sys
 import time
 from collections.abc import Iterator
 
-import msgspec
-
 from holdfast import catalogue
 from holdfast.analysis.machine import Plan
 from holdfast.analysis.nodes import (
@@ -61,7 +59,7 @@ class SimulatedNode:
         self._number = number
         self._findings = findings
 
-    def answer(self, request: messages.Request) -> msgspec.Struct:
+    def answer(self, request: messages.Request) -> messages.Reply:
         match request:
             case messages.LookAtYourself():
                 return messages.SelfReport(
@@ -202,9 +200,7 @@ async def coordinate(count: int, dying: int, watch: Stopwatch) -> NodesFacts:
         )
         nodes.start()
         await arrivals.settle(60)
-        survey = Survey(
-            arrivals.gathered((), ()), coordinator="node-a", say=watch.lap
-        )
+        survey = Survey(arrivals.gathered((), ()), coordinator="node-a", say=watch.lap)
         question = Question(
             flags=Flags(nnodes=str(count)), plan=plan, only=(), skip=(), deadline=10, store_host=""
         )

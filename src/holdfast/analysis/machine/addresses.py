@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Iterable
 
@@ -10,6 +11,7 @@ from holdfast.analysis.machine import Interface, MachineFacts, Route, Unread
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
+@functools.lru_cache(maxsize=4096)  # between many nodes the same few are asked for a million times
 def parse(text: str) -> IP | None:
     """The address a text stands for, '::ffff:10.0.0.5' as the IPv4 address it is, else None."""
     try:

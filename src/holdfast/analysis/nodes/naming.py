@@ -7,6 +7,8 @@ of one machine (split horizon), and both are right.
 from __future__ import annotations
 
 import enum
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Resolution, Unread, addresses, rendezvous
@@ -46,6 +48,7 @@ def answers(facts: NodesFacts) -> tuple[list[Answer], list[Gap]]:
     """What every node makes of the names of the others; its own name is its own affair."""
     found: list[Answer] = []
     gaps: list[Gap] = []
+    owners_of = functools.cache(lambda ip: owners.owners(facts, ip))
     for node in facts.nodes:
         if isinstance(node.facts.interfaces, Unread):  # an address that no node has may be its
             gaps.append(Gap(node.name, node.facts.interfaces.why))
@@ -55,17 +58,24 @@ def answers(facts: NodesFacts) -> tuple[list[Answer], list[Gap]]:
         for one in node.names:
             target = owners.named(facts, one.name)
             if target is not node and addresses.parse(one.name) is None:
-                found.append(_judge(facts, node.name, one, target.name if target else ""))
+                name = target.name if target else ""
+                found.append(_judge(facts, node.name, one, name, owners_of))
     return found, gaps
 
 
-def _judge(facts: NodesFacts, asker: str, one: Resolution, target: str) -> Answer:
+def _judge(
+    facts: NodesFacts,
+    asker: str,
+    one: Resolution,
+    target: str,
+    owners_of: Callable[[str], tuple[str, ...]],
+) -> Answer:
     if not one.addresses:
         return Answer(asker, one.name, target, one, NameProblem.UNRESOLVED)
     if all(addresses.is_loopback(ip) for ip in one.addresses):
         own = not target and asker in owners.store_hosts(facts)
         return Answer(asker, one.name, target, one, None if own else NameProblem.LOOPBACK)
-    found = {owner for ip in one.addresses for owner in owners.owners(facts, ip)}
+    found = {owner for ip in one.addresses for owner in owners_of(ip)}
     if target in found or not target or _may_be_of_unread(facts):
         return Answer(asker, one.name, target, one, None)
     if found:
