@@ -39,16 +39,16 @@ class DataAddress(NamedTuple):
     address: str
 
 
-def data_addresses(facts: MachineFacts, also: Iterable[str] = ()) -> tuple[DataAddress, ...]:
+def data_addresses(facts: MachineFacts) -> tuple[DataAddress, ...]:
     """Where the traffic of a job may arrive on this node, most likely first.
 
-    What NCCL and Gloo will take; then what the node's own name, the master's, and `also` (how
-    others call this node) stand for; then every other interface that leads outside. Loopback and
+    What NCCL and Gloo will take; then what the node's own name and the master's stand for; then
+    every other interface that leads outside. Loopback and
     link-local IPv6 are never among them: no other node can reach those. Raises CouldNotLook when
     the interfaces are not known.
     """
     interfaces = known(facts.interfaces)
-    wanted = (*_chosen(facts), *_names(facts), *also, *_outside(interfaces))
+    wanted = (*_chosen(facts), *_names(facts), *_outside(interfaces))
     found: dict[str, DataAddress] = {}
     for text in wanted:
         carrier = addresses.carrier(interfaces, text)
