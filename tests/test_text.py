@@ -59,3 +59,10 @@ def test_names_in_the_order_people_count() -> None:
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=12))
 def test_names_do_not_depend_on_the_order_given(values: list[str]) -> None:
     assert text.names(values) == text.names(reversed(values))
+
+
+def test_bandwidth_in_decimal_units() -> None:
+    assert text.bandwidth(6.1e6) == "6.1 MB/s"
+    assert text.bandwidth(48e9) == "48 GB/s"
+    assert text.bandwidth(391e9) == "391 GB/s"
+    assert text.bandwidth(12) == "12 bytes/s"

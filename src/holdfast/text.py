@@ -44,6 +44,15 @@ def size(count: float) -> str:
     return f"{_short(count)} TiB"
 
 
+def bandwidth(speed: float) -> str:
+    """Bytes a second in the decimal units of networks: '6.1 MB/s', '48 GB/s'."""
+    for unit in ("bytes/s", "kB/s", "MB/s"):
+        if speed < 1000:
+            return f"{_short(speed)} {unit}"
+        speed /= 1000
+    return f"{_short(speed)} GB/s"
+
+
 def _short(count: float) -> str:
     """Three digits are enough: '1.5', '64', '1023'."""
     return f"{count:.0f}" if abs(count) >= 100 else f"{count:.3g}"

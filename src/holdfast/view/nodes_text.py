@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast import text as words
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import NodesFacts
 from holdfast.findings import Finding, Status
@@ -57,7 +58,7 @@ def smoke_table(facts: NodesFacts) -> str:
 
 
 def _speed(speed: float | None) -> str:
-    return "" if speed is None else f", {speed / 1e9:.3g} GB/s"
+    return "" if speed is None else f", {words.bandwidth(speed)}"
 
 
 def report(

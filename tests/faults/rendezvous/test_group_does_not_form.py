@@ -141,7 +141,7 @@ test_check_nodes = between.table(
     between.speaks(
         "note",
         smoked(2, fleet={"bad": {A}}),
-        saying=["undecided: node-a, node-b", "no third node", "node-a and node-b failed: boom"],
+        saying=["undecided: node-a and node-b", "no third node", "node-a and node-b failed: boom"],
         not_saying=["is bad"],
     ),
     between.speaks(

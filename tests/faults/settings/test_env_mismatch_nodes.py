@@ -5,11 +5,13 @@ import msgspec
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes.nccl_diagnostics import read_report
 from holdfast.catalogue import by_slug
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
 from tests.faults.machines import settings
 from tests.faults.made_nodes import on_all, on_node, some_nodes
+from tests.faults.made_smokes import smoked
 from tests.faults.table import explain_table, passes_over, recognises
 
 TIMED_OUT = (
@@ -68,8 +70,19 @@ def with_settings(name: str, facts: NodesFacts = FOUR, **values: str) -> NodesFa
     return on_node(facts, name, settings=settings(**{"NCCL_ALGO": "Tree", **values}))
 
 
+NCCL_SAID = (
+    "node01:4242 NCCL DIAG [INFO] NCCL environment: mismatch across 16 ranks in comm 0x5fa31c27 "
+    "for NCCL_BUFFSIZE"
+)
+
 test_check_nodes = between.table(
     "env-mismatch-nodes",
+    between.speaks(
+        "note",
+        smoked(4, diagnostics=read_report([NCCL_SAID])),
+        saying=["NCCL's diagnostics: mismatch across 16 ranks", "for NCCL_BUFFSIZE"],
+    ),
+    between.silent(smoked(4)),
     between.speaks(
         "error",
         with_settings("node-c", NCCL_ALGO="Ring"),

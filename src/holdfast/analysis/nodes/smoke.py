@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
+from holdfast import text
 from holdfast.analysis.machine import Fact, Unread
 from holdfast.analysis.nodes.isolation import Isolation, JudgedNode, PairOutcome, PairResult
 from holdfast.analysis.nodes.nccl_diagnostics import DiagnosticKind, DiagnosticLine
@@ -71,7 +72,7 @@ def nccl_faults(smoke: SmokeBetween, checks: Sequence[str]) -> list[DiagnosticLi
 
 
 def _in_words(one: PairResult) -> str:
-    speed = f", {one.speed / 1e9:.2g} GB/s" if one.speed else ""
+    speed = f", {text.bandwidth(one.speed)}" if one.speed else ""
     why = f": {one.why}" if one.why else ""
     return f"{one.first} and {one.second} {one.outcome.value}{speed}{why}"
 

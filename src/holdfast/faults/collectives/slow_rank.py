@@ -80,7 +80,7 @@ def _no_straggler(smoke: SmokeBetween) -> Finding:
             "speeds differ too much to name a straggler",
             reason="; ".join(unsure),
             evidence=[
-                Evidence(quote=f"{one.first} and {one.second}: {(one.speed or 0) / 1e9:.2g} GB/s")
+                Evidence(quote=f"{one.first} and {one.second}: {text.bandwidth(one.speed or 0)}")
                 for one in measured
             ],
         )

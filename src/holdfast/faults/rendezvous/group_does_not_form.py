@@ -153,7 +153,7 @@ def nodes_fail_together(facts: NodesFacts) -> Finding | Sequence[Finding]:
 def _all_passed(smoke: SmokeBetween) -> str:
     count = len(smoke.isolation.cleared)
     group = smoke.group
-    together = f", and together at {group.speed / 1e9:.2g} GB/s" if group.speed else ""
+    together = f", and together at {text.bandwidth(group.speed)}" if group.speed else ""
     return f"{count} nodes passed in pairs over {smoke.backend}{together}; all sums were right"
 
 
@@ -230,7 +230,7 @@ def _undecided(smoke: SmokeBetween) -> Iterator[Finding]:
         by_reason.setdefault(node.why, []).append(node.name)
     for why, names in by_reason.items():
         yield FAULT.note(
-            f"undecided: {', '.join(names)}",
+            f"undecided: {text.names(names)}",
             reason=why,
             evidence=_tests(smoke, *names) or [Evidence(quote=why, source="smoke test")],
             fix=ADD_A_NODE if _tested(smoke) == 2 else WHAT_THEY_SHARE,

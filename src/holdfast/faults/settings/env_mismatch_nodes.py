@@ -34,6 +34,8 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Setting
 from holdfast.analysis.nodes import NodesFacts, differences
 from holdfast.analysis.nodes.differences import Difference
+from holdfast.analysis.nodes.nccl_diagnostics import SETTING_CHECKS
+from holdfast.analysis.nodes.smoke import SmokeBetween, nccl_faults
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -90,6 +92,21 @@ def settings_differ_between_nodes(facts: NodesFacts) -> Finding | Sequence[Findi
     return [
         FAULT.ok(f"{len(settings)} nodes have the same settings of NCCL, torch and Gloo"),
         *unknown,
+    ]
+
+
+@FAULT.check_nodes
+def nccl_found_other_settings(facts: NodesFacts) -> Sequence[Finding]:
+    """NCCL's own comparison knows no variable that may differ, so it is a note."""
+    if not isinstance(facts.smoke, SmokeBetween):
+        return ()
+    return [
+        FAULT.note(
+            f"NCCL's diagnostics: {line.words}",
+            reason="NCCL compared the NCCL_* variables of all ranks when its communicator was made",
+            evidence=[Evidence(quote=line.words, source="NCCL diagnostics", host=line.host)],
+        )
+        for line in nccl_faults(facts.smoke, SETTING_CHECKS)
     ]
 
 

@@ -64,7 +64,7 @@ def test_of_three_nodes_two_bad_ones_leave_all_undecided() -> None:
 def test_what_is_said_of_a_bad_node_names_who_passes_elsewhere_and_quotes() -> None:
     found = Fleet(["a", "b", "c", "d"], bad={"c"}).isolate()
     (bad,) = found.bad
-    assert bad.why == "fails with a, d, each of which is fine with others; boom"
+    assert bad.why == "fails with a and d, each of which is fine with others; boom"
 
 
 def test_a_pair_that_fails_once_is_transient_and_its_ends_are_not_cleared() -> None:

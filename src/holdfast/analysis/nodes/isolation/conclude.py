@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast import text
 from holdfast.analysis.nodes.isolation.evidence import (
     STRIKES,
     IsolationEvidence,
@@ -85,8 +86,8 @@ def _undecided(
         if name in evidence.missing:
             yield name, f"did not take part: {evidence.missing[name]}"
         elif name in unsteady:
-            with_some = " and ".join(sorted(evidence.cleared_by[name])[:STRIKES])
-            others = ", ".join(evidence.accusers[name])
+            with_some = text.names(evidence.cleared_by[name])
+            others = text.names(evidence.accusers[name])
             yield name, f"passes with {with_some}, fails with {others}: {UNSTEADY}"
     if too_many:
         for name in evidence.bad:
@@ -141,8 +142,9 @@ def _remarks(
         )
     elif fastest := evidence.far_ahead:
         yield (
-            f"{fastest.first} and {fastest.second} reach {(fastest.speed or 0.0) / 1e9:.2g} GB/s, "
-            f"more than twice the median ({evidence.median / 1e9:.2g} GB/s): most nodes may be slow"
+            f"{fastest.first} and {fastest.second} reach {text.bandwidth(fastest.speed or 0.0)}, "
+            f"more than twice the median ({text.bandwidth(evidence.median)}): most nodes may be "
+            "slow"
         )
     for pair in evidence.questioned:
         if pair not in links and not pair & evidence.unsteady:
@@ -178,9 +180,10 @@ def _transient(pair: Pair, seen: list[PairResult]) -> JudgedPair:
 
 
 def _partners(results: Iterable[PairResult], name: str) -> str:
-    return ", ".join(sorted({other for one in results for other in one.pair - {name}}))
+    return text.names({other for one in results for other in one.pair - {name}})
 
 
 def _speeds(evidence: IsolationEvidence, slow: list[PairResult]) -> str:
     best = max(one.speed or 0.0 for one in slow)
-    return f"{best / 1e9:.2g} GB/s at best, the median of the nodes is {evidence.median / 1e9:.2g}"
+    median = text.bandwidth(evidence.median)
+    return f"{text.bandwidth(best)} at best, the median of the nodes is {median}"

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from holdfast import text
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes.isolation import (
     Isolation,
@@ -215,4 +216,4 @@ def terms_for(ready: Mapping[str, SmokeReady], seconds: float | None) -> tuple[T
 
 
 def _speed(speed: float | None) -> str:
-    return "not timed" if speed is None else f"{speed / 1e9:.2g} GB/s"
+    return "not timed" if speed is None else text.bandwidth(speed)

@@ -25,6 +25,8 @@ from holdfast.check.smoke.rank import (
 
 REPEATS = 5
 """timed calls; the best counts, since a busy machine only ever adds to a time"""
+ENOUGH_SECONDS = 2.0
+"""for all timed calls: on a very slow path one is enough"""
 PERIOD = 251
 """a prime, so that a chunk put in the wrong place does not match by accident"""
 WEIGHTS = 7
@@ -154,14 +156,25 @@ class WarmRank:
         pattern = self.torch.arange(size // 4, device=device) % PERIOD + 1
         mine = (pattern * (rank % WEIGHTS + 1)).to(self.torch.float32)
         total = sum(other % WEIGHTS + 1 for other in range(world))
-        best = float("inf")
-        for _ in range(1 + REPEATS):
+        expected = (pattern * total).to(self.torch.float32)
+
+        def once() -> float:
             row = mine.clone()
             self.torch.distributed.barrier()  # else we would time the filling of the row
-            best = min(best, _timed(lambda row=row: self._reduce(row, device)))
-            if not self.torch.equal(row, (pattern * total).to(self.torch.float32)):
+            took = _timed(lambda: self._reduce(row, device))
+            if not self.torch.equal(row, expected):
                 raise ArithmeticError(f"holdfast: all_reduce of {size} bytes gave a wrong sum")
-        return best
+            return took
+
+        first = self._slowest(once(), device)
+        repeats = min(REPEATS, max(1, int(ENOUGH_SECONDS / first)))
+        return min(once() for _ in range(repeats))
+
+    def _slowest(self, seconds: float, device: Any) -> float:
+        """Of all ranks, so that all do the same number of calls."""
+        row = self.torch.tensor([seconds], device=device)
+        self.torch.distributed.all_reduce(row, op=self.torch.distributed.ReduceOp.MAX)
+        return float(row.item())
 
     def _reduce(self, row: Any, device: Any) -> None:
         self.torch.distributed.all_reduce(row)
