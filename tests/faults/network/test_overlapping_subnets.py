@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import Address, Interface, MachineFacts, Unread
+from holdfast.analysis.nodes import NodesFacts
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults import between
+from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface, settings
+from tests.faults.made_nodes import data_interface, on_node, replace, some_nodes
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -100,4 +103,55 @@ test_explain = explain_table(
             "NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0> [1]eth1:198.51.100.3<0>", FAILED
         )
     ),
+)
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+THREE = some_nodes(3)
+BESIDE = at("eth1", "10.0.9.1", 16)
+
+
+def leaving(facts: NodesFacts, source: str, interface: str) -> NodesFacts:
+    assert not isinstance(facts.routes, Unread)
+    routes = tuple(
+        replace(one, interface=interface) if one.source == source else one for one in facts.routes
+    )
+    return replace(facts, routes=routes)
+
+
+TWO_IN_ONE = on_node(THREE, "node-a", interfaces=(a_loopback(), data_interface(0), BESIDE))
+
+test_check_nodes = between.table(
+    "overlapping-subnets",
+    between.speaks(
+        "warning",
+        leaving(TWO_IN_ONE, "node-a", "eth1"),
+        saying=[
+            "node-a sends to other nodes by eth1, while ranks announce eth0",
+            "eth0 and eth1 are in one subnet",
+            "node-a: 10.0.0.2 of node-b dev eth1 src 10.0.0.1",
+            "NCCL_SOCKET_IFNAME==eth1` on node-a",
+        ],
+        hosts=["node-a"],
+    ),
+    between.speaks(  # a VPN that takes the whole network
+        "warning",
+        leaving(THREE, "node-a", "tun0"),
+        saying=["by tun0, while ranks announce eth0", "more specific"],
+        hosts=["node-a"],
+    ),
+    between.silent(THREE),
+    between.silent(TWO_IN_ONE),  # the route takes the announced one
+    between.silent(  # another subnet: its route is the default one
+        on_node(
+            leaving(THREE, "node-a", "eth1"),
+            "node-a",
+            interfaces=(a_loopback(), at("eth0", "192.168.3.4", 24), at("eth1", "172.20.0.9", 24)),
+            settings=settings(NCCL_SOCKET_IFNAME="=eth0"),
+        )
+    ),
+    between.skips(replace(THREE, routes=Unread(why="no netlink")), saying=["no netlink"]),
+    between.skips(replace(THREE, routes=()), saying=["no route between two nodes"]),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
 )

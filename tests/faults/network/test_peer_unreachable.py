@@ -1,10 +1,23 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import PortRanges, Security, Unread
-from holdfast.analysis.nodes import Outcome, PortKind
+from holdfast.analysis.nodes import NodesFacts, Outcome, PortKind
+from holdfast.catalogue import by_slug
+from holdfast.findings import Status
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
-from tests.faults.made_nodes import cut, name_of, on_node, path, paths, replace, some_nodes
+from tests.faults.machines import a_loopback, an_interface
+from tests.faults.made_nodes import (
+    cut,
+    data_interface,
+    name_of,
+    on_all,
+    on_node,
+    path,
+    paths,
+    replace,
+    some_nodes,
+)
 from tests.faults.table import explain_table, passes_over, recognises
 
 A, B, C, D = map(name_of, range(4))
@@ -264,3 +277,49 @@ test_explain = explain_table(
     passes_over(wreckage("ConnectionRefusedError: [Errno 111] Connection refused")),  # anybody's
     passes_over(wreckage("NCCL INFO Bootstrap: Using eth0:192.0.2.2<0>")),
 )
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+
+def second_network(outcome: Outcome) -> NodesFacts:
+    """Every node listens on eth1 as well, where every connect ends so."""
+    assert not isinstance(FOUR.reach, Unread)
+    there = tuple(
+        replace(
+            one,
+            target=replace(
+                one.target, address=f"10.9.{one.target.address[7:]}.1", interface="eth1"
+            ),
+            outcome=outcome,
+        )
+        for one in FOUR.reach
+    )
+    facts = on_all(
+        FOUR,
+        lambda node: {
+            "interfaces": (
+                a_loopback(),
+                data_interface(ord(node.name[-1]) - ord("a")),
+                an_interface("eth1", f"10.9.{ord(node.name[-1]) - ord('a') + 1}.1"),
+            )
+        },
+    )
+    return replace(facts, reach=(*FOUR.reach, *there))
+
+
+def test_a_network_that_no_rank_uses_may_be_closed() -> None:
+    (finding,) = by_slug("peer-unreachable").ask_nodes(second_network(Outcome.DROPPED))
+    assert finding.status is Status.OK
+
+
+def test_a_blocked_path_in_the_network_that_is_used_is_found_whatever_others_do() -> None:
+    open_network = second_network(Outcome.OK).reach
+    facts = path(second_network(Outcome.OK), A, B)
+    assert not isinstance(open_network, Unread)
+    assert not isinstance(facts.reach, Unread)
+    eth1 = tuple(one for one in open_network if one.target.interface == "eth1")
+    eth0 = tuple(one for one in facts.reach if one.target.interface == "eth0")
+    facts = replace(facts, reach=(*eth0, *eth1))
+    (finding,) = by_slug("peer-unreachable").ask_nodes(facts)
+    assert finding.summary == "node-a → node-b is blocked: dropped; the way back passes"

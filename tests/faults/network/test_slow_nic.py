@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from holdfast.analysis.machine import RdmaPort, Unread
+from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.nodes.nccl_diagnostics import read_report
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
-from tests.faults.made_nodes import name_of, some_nodes
+from tests.faults.machines import a_loopback
+from tests.faults.made_nodes import data_interface, name_of, on_node, replace, some_nodes
 from tests.faults.made_smokes import smoked
 from tests.faults.table import explain_table, passes_over, recognises
 from tests.faults.two_hosts import TWO_HOSTS
@@ -39,6 +42,20 @@ test_explain = explain_table(
 )
 
 
+# --- between nodes -------------------------------------------------------------------------------
+
+
+IB = RdmaPort(device="mlx5_0", number=1, state="ACTIVE", link_layer="InfiniBand")
+
+
+def speeds(*values: int | None) -> NodesFacts:
+    facts = some_nodes(len(values))
+    for number, (node, speed) in enumerate(zip(facts.nodes, values, strict=True)):
+        interfaces = (a_loopback(), replace(data_interface(number), speed=speed))
+        facts = on_node(facts, node.name, interfaces=interfaces)
+    return facts
+
+
 A, E = name_of(0), name_of(4)
 OUTLIER = (
     "node0:24563 NCCL DIAG [INFO] net bw: cross-nic rank 3 (node0): 265.1 Gbit/s, >30% off median "
@@ -61,4 +78,27 @@ test_check_nodes = between.table(
     between.silent(smoked(8)),
     between.skips(smoked(2, fleet={"bad": {A}}), saying=["no pair of nodes was timed"]),
     between.not_applicable(some_nodes(3), saying=["add --smoke"]),
+    between.speaks(
+        "warning",
+        speeds(25000, 25000, 1000),
+        saying=[
+            "links differ in speed: 25000 Mb/s on node-a and node-b, 1000 Mb/s on node-c",
+            "node-c: eth0 runs at 1000 Mb/s",
+            "`ethtool eth0` on node-c",
+        ],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "note",
+        on_node(speeds(25000, 25000, 1000), "node-c", rdma_ports=(IB,)),
+        saying=["with RDMA it carries no data"],
+    ),
+    between.speaks("warning", speeds(25000, 1000), saying=["1000 Mb/s on node-b"], hosts=[""]),
+    between.silent(speeds(25000, 25000)),
+    between.silent(speeds(25000, 25000, None)),  # a virtual one: not known
+    between.skips(speeds(None, None), saying=["do not know the speed"]),
+    between.skips(
+        on_node(speeds(1000, 1000, 1000), "node-c", interfaces=Unread(why="late")), saying=["late"]
+    ),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
 )

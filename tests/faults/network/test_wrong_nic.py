@@ -11,9 +11,11 @@ from holdfast.analysis.machine import (
     Resolution,
     Unread,
 )
+from holdfast.analysis.nodes import Node, NodesFacts, Outcome, Reached
 from holdfast.catalogue import by_slug
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
+from tests.faults import between
 from tests.faults.machines import (
     a_loopback,
     a_machine,
@@ -22,6 +24,15 @@ from tests.faults.machines import (
     an_interface,
     settings,
     software,
+)
+from tests.faults.made_nodes import (
+    address_of,
+    data_interface,
+    name_of,
+    on_all,
+    on_node,
+    replace,
+    some_nodes,
 )
 from tests.faults.table import (
     check_table,
@@ -287,3 +298,108 @@ def test_the_choice_is_said_where_all_is_well() -> None:
         "for data also eth1 (10.1.0.5)"
     )
     assert gloo == "Gloo will use eth0 (10.0.0.5): this machine's own name node-a resolves to it"
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+FOUR = some_nodes(4)
+
+
+def also_at(facts: NodesFacts, interface: str, ips: list[str], outcome: Outcome) -> NodesFacts:
+    """Every node has one interface more, in front of the others, and listens there too."""
+    assert not isinstance(facts.reach, Unread)
+    kind = "bridge" if interface == "docker0" else "physical"
+    more = {name_of(n): an_interface(interface, ip, kind=kind) for n, ip in enumerate(ips)}
+    there = [
+        replace(one, target=replace(one.target, address=ip, interface=interface), outcome=outcome)
+        for one in facts.reach
+        for n, ip in enumerate(ips)
+        if one.target.node == name_of(n)
+    ]
+    before = facts.reach
+    facts = on_all(
+        facts,
+        lambda node: {
+            "interfaces": (a_loopback(), more[node.name], data_interface(number_of(node)))
+        },
+    )
+    return replace(facts, reach=(*before, *there))
+
+
+def number_of(node: Node) -> int:
+    return [name_of(n) for n in range(4)].index(node.name)
+
+
+def all_named(facts: NodesFacts, value: str) -> NodesFacts:
+    return on_all(facts, lambda _: {"settings": settings(NCCL_SOCKET_IFNAME=value)})
+
+
+BRIDGES = also_at(FOUR, "docker0", ["172.17.0.1"] * 4, Outcome.OWN_ADDRESS)
+MANAGEMENT = [f"192.168.{n}.9" for n in range(4)]
+NO_WAY_OUT = also_at(FOUR, "eno1", MANAGEMENT, Outcome.NO_ROUTE)
+TWO_NETWORKS = also_at(FOUR, "eno1", MANAGEMENT, Outcome.OK)
+"""all get to each other's management addresses"""
+
+
+def on_reach(facts: NodesFacts, target: str, ip: str, outcome: Outcome) -> NodesFacts:
+    assert not isinstance(facts.reach, Unread)
+
+    def changed(one: Reached) -> Reached:
+        there = one.target.node == target and one.target.address == ip
+        return replace(one, outcome=outcome) if there else one
+
+    return replace(facts, reach=tuple(map(changed, facts.reach)))
+
+
+test_check_nodes = between.table(
+    "wrong-nic",
+    between.speaks(
+        "error",
+        all_named(BRIDGES, "docker0"),
+        saying=[
+            "NCCL will announce 172.17.0.1 (docker0) on node-a, node-b, node-c and node-d",
+            "each has this address for itself",
+            "NCCL_SOCKET_IFNAME=docker0",
+            "over eth0 every other node gets there",
+            "`export NCCL_SOCKET_IFNAME==eth0` on node-a, node-b, node-c and node-d",
+        ],
+        hosts=[""],
+    ),
+    between.speaks(  # eno1 comes first, and has no route between racks
+        "error",
+        NO_WAY_OUT,
+        saying=["NCCL will announce 192.168.0.9 of node-a", "(eno1): no node gets there"],
+        not_saying=["Gloo"],
+    ),
+    between.speaks(  # one node of four takes another network
+        "error",
+        on_node(
+            on_reach(all_named(TWO_NETWORKS, "=eth0"), "node-c", "192.168.2.9", Outcome.DROPPED),
+            "node-c",
+            settings=settings(NCCL_SOCKET_IFNAME="=eno1"),
+        ),
+        saying=[
+            "NCCL will announce 192.168.2.9 of node-c (eno1): no node gets there",
+            "`export NCCL_SOCKET_IFNAME==eth0` on node-c",
+        ],
+        hosts=["node-c"],
+    ),
+    between.silent(FOUR),
+    between.silent(BRIDGES),  # there, and not chosen
+    between.silent(TWO_NETWORKS),
+    between.silent(  # its network works: peer-unreachable says which path is blocked
+        on_reach(all_named(TWO_NETWORKS, "=eth0"), "node-c", address_of(2), Outcome.DROPPED)
+    ),
+    between.skips(on_node(FOUR, "node-b", interfaces=Unread(why="no netlink")), saying=["netlink"]),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
+)
+
+
+def test_what_all_nodes_prove_refutes_the_doubt_of_one() -> None:
+    fault = by_slug("wrong-nic")
+    assert all(fault.is_refuted(FOUR, node) for node in FOUR.nodes)
+    assert not any(fault.is_refuted(NO_WAY_OUT, node) for node in NO_WAY_OUT.nodes)
+    untold = replace(FOUR, reach=Unread(why="no listener"))
+    assert not any(fault.is_refuted(untold, node) for node in untold.nodes)
+    blocked = on_reach(FOUR, "node-c", address_of(2), Outcome.DROPPED)
+    assert [fault.is_refuted(blocked, node) for node in blocked.nodes] == [True, True, False, True]

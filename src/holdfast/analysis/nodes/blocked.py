@@ -45,16 +45,14 @@ def by_ports(paths: Matrix, store_hosts: Collection[str]) -> dict[Ports, dict[Pa
     found: dict[Ports, dict[Pair, list[Reached]]] = {kind: {} for kind in Ports}
     for pair, tries in paths.by_pair.items():
         failed = [one for one in tries if one.outcome in NOT_REACHED]
-        kinds = {one.target.kind for one in tries}
-        passing = {one.target.kind for one in tries if one.outcome not in NOT_REACHED}
-        if not failed or passing == kinds:
-            continue
-        if not passing:
+        kinds = {one.target.kind for one in failed}
+        passing = {one.target.kind for one in tries} - kinds
+        if failed and not passing:
             found[Ports.ALL][pair] = failed
-        elif PortKind.MASTER in passing:
-            found[Ports.EPHEMERAL][pair] = [_ for _ in failed if _.target.kind not in passing]
-        elif not store_hosts or pair[1] in store_hosts:
-            found[Ports.MASTER][pair] = [_ for _ in failed if _.target.kind not in passing]
+        elif PortKind.EPHEMERAL in kinds:
+            found[Ports.EPHEMERAL][pair] = failed
+        elif failed and (not store_hosts or pair[1] in store_hosts):
+            found[Ports.MASTER][pair] = failed
     return found
 
 

@@ -29,8 +29,9 @@ from collections.abc import Sequence
 from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.machine import Unread, addresses
+from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import NodesFacts, Outcome, Target, differences, identity
+from holdfast.analysis.nodes.announced import is_of_one_machine
 from holdfast.analysis.nodes.blocked import connect_evidence
 from holdfast.analysis.nodes.identity import Twins
 from holdfast.fault import SHOWN, Fault
@@ -121,14 +122,14 @@ def address_belongs_to_two_nodes(facts: NodesFacts) -> Finding | Sequence[Findin
     shared = {
         ip: found
         for ip, found in identity.shared_addresses(targets).items()
-        if not all(_is_private(facts, target) for target in found)  # wrong-nic says it
+        if not all(_is_bridge(facts, target) for target in found)  # wrong-nic says it
     }
     strangers = [one for one in facts.reach if one.outcome is Outcome.STRANGER]
     found = [_one_address(ip, ends) for ip, ends in shared.items()]
     alone = sorted({o.target.address for o in strangers if o.target.address not in shared})
     for ip in alone:
         met = [one for one in strangers if one.target.address == ip]
-        if _is_private(facts, met[0].target):
+        if _is_bridge(facts, met[0].target):
             continue
         found.append(
             FAULT.error(
@@ -144,11 +145,8 @@ def address_belongs_to_two_nodes(facts: NodesFacts) -> Finding | Sequence[Findin
     return found
 
 
-def _is_private(facts: NodesFacts, target: Target) -> bool:
-    interfaces = facts.node(target.node).facts.interfaces
-    return not isinstance(interfaces, Unread) and any(
-        one.name == target.interface and addresses.is_private_bridge(one) for one in interfaces
-    )
+def _is_bridge(facts: NodesFacts, target: Target) -> bool:
+    return is_of_one_machine(facts, target.node, target.interface)
 
 
 def _one_address(ip: str, ends: tuple[Target, ...]) -> Finding:

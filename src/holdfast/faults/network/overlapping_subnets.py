@@ -8,14 +8,15 @@ Why            A subnet has one best route. With two interfaces in it the kernel
                other. Switch filters, rp_filter or the slower of the two links then break or slow
                the connection. NCCL binds only its listening side.
 How to be sure `ip route get PEER` must leave through the interface that NCCL uses, and `ip rule`
-               shows whether policy routing separates them.
+               shows whether policy routing separates them. `holdfast check` on several nodes asks
+               each kernel by which interface it would send to each of the others.
 Fix            Give every interface its own subnet, or set up source-based rules (`ip rule add from
                ADDRESS table N`) with net.ipv4.conf.all.arp_ignore=1 and arp_announce=2. A smaller
                metric on the preferred route helps one direction only. Several InfiniBand rails in
                one subnet are common and work over RDMA, which does not use the IP routes.
-Known limits   holdfast reads addresses, not policy routing: two interfaces that rules separate
-               correctly are reported too. In a log, one subnet is guessed from the addresses,
-               because NCCL prints no netmask.
+Known limits   On one machine holdfast reads addresses, not policy routing: two interfaces that
+               rules separate correctly are reported too. In a log, one subnet is guessed from the
+               addresses, because NCCL prints no netmask.
 Sources        https://github.com/NVIDIA/nccl/issues/1580
                https://github.com/NVIDIA/nccl/issues/1269
                https://github.com/NVIDIA/nccl/pull/1782 (only the listening side is bound)
@@ -26,14 +27,18 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, nccl
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Interface, MachineFacts, known
-from holdfast.fault import Fault
+from holdfast.analysis.nodes import NodesFacts, announced, ways
+from holdfast.analysis.nodes.ways import Detour
+from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
@@ -117,6 +122,54 @@ def _without_bridge_ports(group: list[SubnetMember]) -> list[SubnetMember]:
     if any(m.interface.kind == "bridge" for m in group):
         return [m for m in group if m.interface.kind != "veth"]
     return group
+
+
+@FAULT.check_nodes
+def routes_leave_by_another_interface(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node")
+    every, gaps = announced.announced(facts)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    routes = known(facts.routes)
+    if not routes or not every:
+        return unknown or FAULT.skipped("no route between two nodes was looked up")
+    alike: dict[tuple[str, str], list[Detour]] = {}
+    for one in ways.detours(facts, every, routes):
+        alike.setdefault((one.route.interface, one.announced), []).append(one)
+    found = [_detour(group) for group in alike.values()]
+    if found:
+        return [*found, *unknown]
+    return [FAULT.ok("what nodes send leaves by the interface that their ranks announce"), *unknown]
+
+
+def _detour(group: Sequence[Detour]) -> Finding:
+    first = group[0]
+    leaves, listens = first.route.interface, first.announced
+    sources = sorted({one.route.source for one in group})
+    overlap = len(first.overlapping) > 1
+    cause = (
+        f"{text.names(first.overlapping)} are in one subnet, which has one best route"
+        if overlap
+        else f"a route or rule that is more specific than the subnet of {listens}"
+    )
+    return FAULT.warning(
+        f"{text.names(sources)} {text.plural(sources, 'sends', 'send')} to other nodes by "
+        f"{leaves}, while ranks announce {listens}",
+        reason=f"{cause}. Both directions of a connection then take different links: the slower "
+        "one, a switch filter or rp_filter may break it",
+        evidence=[
+            Evidence(
+                quote=f"{one.route.source}: {one.route.target.address} of {one.route.target.node} "
+                f"dev {one.route.interface} src {one.route.local_address}",
+                source="ip route get",
+                host=one.route.source,
+            )
+            for one in group[:SHOWN]
+        ],
+        fix=f"give {leaves} and {listens} subnets of their own, or announce the one that is used: "
+        f"`export NCCL_SOCKET_IFNAME=={leaves}` on {text.names(sources)}",
+        host=sources[0] if len(sources) == 1 else "",
+    )
 
 
 @FAULT.explain

@@ -42,7 +42,15 @@ from holdfast.analysis.logs.patterns import connections, name_resolution, watchd
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import addresses
-from holdfast.analysis.nodes import NodesFacts, Outcome, Reached, blocked, owners, pattern
+from holdfast.analysis.nodes import (
+    NodesFacts,
+    Outcome,
+    Reached,
+    blocked,
+    owners,
+    pattern,
+    used_paths,
+)
 from holdfast.analysis.nodes.blocked import Ports
 from holdfast.analysis.nodes.islands import is_partition
 from holdfast.analysis.nodes.pattern import Group, Pair, Shape
@@ -121,6 +129,7 @@ def nodes_do_not_reach_each_other(facts: NodesFacts) -> Finding | Sequence[Findi
     if is_partition(groups):  # network-partition speaks of the paths between islands
         home = {name: number for number, island in enumerate(groups) for name in island}
         paths = paths.without([p for p in paths.by_pair if home[p[0]] != home[p[1]]])
+    paths = used_paths.used(facts, paths)
     findings = [
         _blocked(facts, paths, ports, group, failures)
         for ports, failures in blocked.by_ports(paths, owners.store_hosts(facts)).items()

@@ -15,9 +15,11 @@ Fix            Set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the fast interfa
                where available; replace the cable of a card whose speed fell.
                `holdfast check --smoke` across nodes times pairs of them, and reads what NCCL 2.31
                and newer measures with ib_write_bw.
-Known limits   A running job's slow link is recognised in logs only: a kernel line about it, NCCL's
-               report of a changed speed, or the result of nccl-tests. The smoke test compares pairs
-               with their median: where all links are slow alike, none stands out.
+Known limits   `holdfast check` on several nodes compares the speeds that the kernels report for the
+               interfaces that ranks announce; virtual ones report none. The smoke test compares
+               pairs with their median: where all links are slow alike, none stands out. A running
+               job's slow link is recognised in logs only: a kernel line about it, NCCL's report of
+               a changed speed, or the result of nccl-tests.
 Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
                https://github.com/NVIDIA/nccl-tests (Avg bus bandwidth)
                https://docs.kernel.org/networking/ethtool-netlink.html
@@ -25,16 +27,18 @@ Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.machine import known
-from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.machine import Interface, Unread, known
+from holdfast.analysis.nodes import NodesFacts, announced, differences
+from holdfast.analysis.nodes.announced import Announced
 from holdfast.analysis.nodes.nccl_diagnostics import NETWORK_CHECKS
 from holdfast.analysis.nodes.smoke import nccl_faults, tests_of
-from holdfast.fault import Fault
+from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(code="HOLD209", slug="slow-nic", related=("wrong-nic", "rdma-unused", "packet-loss"))
@@ -101,6 +105,61 @@ def link_is_slow(facts: NodesFacts) -> Finding | Sequence[Finding]:
     if not timed:
         return FAULT.skipped("no pair of nodes was timed")
     return FAULT.ok(f"none of {timed} pairs is slower than half the median")
+
+
+@FAULT.check_nodes
+def announced_links_differ_in_speed(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: no traffic between machines")
+    every, gaps = announced.announced(facts)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    wanted = announced.NCCL if any(a.program == announced.NCCL for a in every) else announced.GLOO
+    used = {one.node: one for one in every if one.program == wanted}
+    speeds = {
+        node: interface.speed
+        for node, one in used.items()
+        if (interface := _interface(facts, one)) is not None and interface.speed
+    }
+    if len(speeds) < 2:
+        return unknown or FAULT.skipped("the kernels do not know the speed of these interfaces")
+    unequal = differences.compare({node: f"{speed} Mb/s" for node, speed in speeds.items()})
+    if unequal is None:
+        speed = next(iter(speeds.values()))
+        return [FAULT.ok(f"the interfaces that ranks announce run at {speed} Mb/s each"), *unknown]
+    return [_unequal_speeds(facts, used, speeds, unequal.listed), *unknown]
+
+
+def _unequal_speeds(
+    facts: NodesFacts, used: Mapping[str, Announced], speeds: Mapping[str, int], listed: str
+) -> Finding:
+    slowest = min(speeds.values())
+    slow = sorted(node for node, speed in speeds.items() if speed == slowest)
+    ports = [facts.node(node).facts.rdma_ports for node in slow]
+    rdma = any(not isinstance(found, Unread) and found for found in ports)
+    speak = FAULT.note if rdma else FAULT.warning
+    aside = "; with RDMA it carries no data" if rdma else ""
+    return speak(
+        f"links differ in speed: {listed}",
+        reason=f"the slowest link limits all ranks{aside}",
+        evidence=[
+            Evidence(
+                quote=f"{node}: {used[node].interface} runs at {speeds[node]} Mb/s",
+                source=f"/sys/class/net/{used[node].interface}/speed",
+                host=node,
+            )
+            for node in sorted(speeds, key=lambda node: (speeds[node], node))[:SHOWN]
+        ],
+        fix=f"check cable, transceiver and switch port: `ethtool {used[slow[0]].interface}` on "
+        f"{text.names(slow)}; or set NCCL_SOCKET_IFNAME to a faster interface there",
+        host=slow[0] if len(slow) == 1 and len(speeds) > 2 else "",
+    )
+
+
+def _interface(facts: NodesFacts, one: Announced) -> Interface | None:
+    interfaces = facts.node(one.node).facts.interfaces
+    if isinstance(interfaces, Unread):
+        return None
+    return next((each for each in interfaces if each.name == one.interface), None)
 
 
 @FAULT.explain

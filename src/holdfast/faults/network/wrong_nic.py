@@ -30,7 +30,7 @@ Sources        NVIDIA/nccl src/misc/socket.cc: ncclFindInterfaces
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast import text
 from holdfast.analysis.logs.pattern import Role
@@ -42,15 +42,18 @@ from holdfast.analysis.machine import (
     Software,
     addresses,
     gloo_choice,
+    known,
     nccl_choice,
     nic_filter,
     way_out,
 )
 from holdfast.analysis.machine.interface_choice import ChoiceRule, InterfaceChoice
 from holdfast.analysis.machine.way_out import Doubt
+from holdfast.analysis.nodes import Node, NodesFacts, announced, blocked
+from holdfast.analysis.nodes.announced import Misplaced
 from holdfast.analysis.source.source import Source, SourceSetting
 from holdfast.analysis.variables.in_source import at, machines, readable
-from holdfast.fault import Fault
+from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
@@ -176,6 +179,68 @@ def _name_another(facts: MachineFacts, choice: InterfaceChoice) -> str:
     if not right or any(one.name == right for one in choice.taken[:1]):
         return f"set {name} to the interface that `ip route get ADDRESS_OF_A_PEER` shows"
     return f"`export {name}={'' if gloo else '='}{right}`"
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+
+@FAULT.check_nodes
+def announced_addresses_do_not_reach_each_other(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: every address is its own")
+    every, gaps = announced.announced(facts)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    if not every:
+        return unknown or FAULT.does_not_apply("no address is announced: see nic-name-missing")
+    alike: dict[tuple[str, str, str, bool], list[Misplaced]] = {}
+    for one in announced.misplaced(facts, every, known(facts.reach)):
+        key = (one.announced.program, one.announced.interface, one.better, bool(one.same_on))
+        alike.setdefault(key, []).append(one)
+    found = [_misplaced(facts, group) for group in alike.values()]
+    if found:
+        return [*found, *unknown]
+    chosen = dict.fromkeys(f"{one.program} {one.interface}" for one in every)
+    return [FAULT.ok(f"nodes get to each other's addresses: {', '.join(chosen)}"), *unknown]
+
+
+def _misplaced(facts: NodesFacts, group: Sequence[Misplaced]) -> Finding:
+    first = group[0].announced
+    nodes = [one.announced.node for one in group]
+    if group[0].same_on:
+        summary = (
+            f"{first.program} will announce {first.address} ({first.interface}) on "
+            f"{text.names(nodes)}: each has this address for itself"
+        )
+    else:
+        where = text.names(f"{one.announced.address} of {one.announced.node}" for one in group)
+        summary = f"{first.program} will announce {where} ({first.interface}): no node gets there"
+    works = f"; over {group[0].better} every other node gets there" if group[0].better else ""
+    tries = [t for one in group for t in one.tries[:1]]
+    return FAULT.error(
+        summary,
+        reason=f"ranks connect to the address that they are told and wait{works}. "
+        f"{first.program} takes it as {first.choice.because}",
+        evidence=[
+            *_evidence(facts.node(first.node).facts, first.choice),
+            *map(blocked.connect_evidence, tries),
+        ][:SHOWN],
+        fix=_use_interface(group),
+        host=nodes[0] if len(nodes) == 1 else "",
+    )
+
+
+def _use_interface(group: Sequence[Misplaced]) -> str:
+    gloo = group[0].announced.program == announced.GLOO
+    name = nic_filter.GLOO if gloo else nic_filter.NCCL
+    where = text.names(one.announced.node for one in group)
+    if not group[0].better:
+        return f"set {name} to the interface that `ip route get ADDRESS_OF_A_PEER` shows on {where}"
+    return f"`export {name}={'' if gloo else '='}{group[0].better}` on {where}"
+
+
+@FAULT.refuted_by_nodes
+def others_get_to_its_addresses(facts: NodesFacts, node: Node) -> bool:
+    return announced.all_reached(facts, node)
 
 
 # --- in what is left of a job -------------------------------------------------------------------

@@ -87,10 +87,12 @@ def _progress_of(smoke: Smoke, rank: SmokeRank) -> Evidence:
 def fewer_nodes_came_than_expected(facts: NodesFacts) -> Finding:
     """Only those whose name is not known; node-lost names the others."""
     unnamed = [one for one in facts.absent if not one.name]
-    here, expected = len(facts.nodes), len(facts.nodes) + len(facts.absent)
+    here = len(facts.nodes)
+    named = {node.name for node in facts.nodes} | {one.name for one in facts.absent if one.name}
+    expected = len(named) + len(unnamed)
     if not unnamed:
-        named = f", and {len(facts.absent)} did not answer: see node-lost" if facts.absent else ""
-        return FAULT.ok(f"{here} nodes came{named}")
+        lost = f", and {len(facts.absent)} did not answer: see node-lost" if facts.absent else ""
+        return FAULT.ok(f"{here} nodes came{lost}")
     return FAULT.error(
         f"{here} of {expected} nodes came: {text.names(node.name for node in facts.nodes)}",
         reason="the others never called the meeting point, so their names are not known here; the "
