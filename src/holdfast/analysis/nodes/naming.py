@@ -7,14 +7,13 @@ of one machine (split horizon), and both are right.
 from __future__ import annotations
 
 import enum
-import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Resolution, Unread, addresses, rendezvous
 from holdfast.analysis.nodes import owners
 from holdfast.analysis.nodes.differences import Gap
 from holdfast.analysis.nodes.facts import NodesFacts
+from holdfast.analysis.nodes.owners import AddressBook
 
 
 class NameProblem(enum.Enum):
@@ -48,7 +47,7 @@ def answers(facts: NodesFacts) -> tuple[list[Answer], list[Gap]]:
     """What every node makes of the names of the others; its own name is its own affair."""
     found: list[Answer] = []
     gaps: list[Gap] = []
-    owners_of = functools.cache(lambda ip: owners.owners(facts, ip))
+    judge = _Judge(owners.book(facts), owners.store_hosts(facts), _some_unread(facts))
     for node in facts.nodes:
         if isinstance(node.facts.interfaces, Unread):  # an address that no node has may be its
             gaps.append(Gap(node.name, node.facts.interfaces.why))
@@ -56,34 +55,33 @@ def answers(facts: NodesFacts) -> tuple[list[Answer], list[Gap]]:
             gaps.append(Gap(node.name, node.names.why))
             continue
         for one in node.names:
-            target = owners.named(facts, one.name)
+            target = judge.book.named(one.name)
             if target is not node and addresses.parse(one.name) is None:
-                name = target.name if target else ""
-                found.append(_judge(facts, node.name, one, name, owners_of))
+                found.append(judge.answer(node.name, one, target.name if target else ""))
     return found, gaps
 
 
-def _judge(
-    facts: NodesFacts,
-    asker: str,
-    one: Resolution,
-    target: str,
-    owners_of: Callable[[str], tuple[str, ...]],
-) -> Answer:
-    if not one.addresses:
-        return Answer(asker, one.name, target, one, NameProblem.UNRESOLVED)
-    if all(addresses.is_loopback(ip) for ip in one.addresses):
-        own = not target and asker in owners.store_hosts(facts)
-        return Answer(asker, one.name, target, one, None if own else NameProblem.LOOPBACK)
-    found = {owner for ip in one.addresses for owner in owners_of(ip)}
-    if target in found or not target or _may_be_of_unread(facts):
-        return Answer(asker, one.name, target, one, None)
-    if found:
-        return Answer(asker, one.name, target, one, NameProblem.OTHER_NODE, min(found))
-    return Answer(asker, one.name, target, one, NameProblem.NO_NODE)
+class _Judge(NamedTuple):
+    book: AddressBook
+    store_hosts: tuple[str, ...]
+    some_unread: bool
+    """the interfaces of some node are not known: an address that no node has may be its"""
+
+    def answer(self, asker: str, one: Resolution, target: str) -> Answer:
+        if not one.addresses:
+            return Answer(asker, one.name, target, one, NameProblem.UNRESOLVED)
+        if all(addresses.is_loopback(ip) for ip in one.addresses):
+            own = not target and asker in self.store_hosts
+            return Answer(asker, one.name, target, one, None if own else NameProblem.LOOPBACK)
+        found = self.book.owners_of(one.addresses)
+        if target in found or not target or self.some_unread:
+            return Answer(asker, one.name, target, one, None)
+        if found:
+            return Answer(asker, one.name, target, one, NameProblem.OTHER_NODE, found[0])
+        return Answer(asker, one.name, target, one, NameProblem.NO_NODE)
 
 
-def _may_be_of_unread(facts: NodesFacts) -> bool:
+def _some_unread(facts: NodesFacts) -> bool:
     return any(isinstance(node.facts.interfaces, Unread) for node in facts.nodes)
 
 

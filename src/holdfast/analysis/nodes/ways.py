@@ -36,10 +36,11 @@ def detours(
         mine = own.get(route.source)
         if mine is None or route.error or route.own_address:
             continue
-        if (route.target.node, route.target.address) not in wanted:
+        elsewhere = route.interface != mine.interface
+        if not elsewhere or (route.target.node, route.target.address) not in wanted:
             continue
         holders = tuple(_in_subnet(facts, route.source, route.target.address))
-        if mine.interface in holders and route.interface != mine.interface:
+        if mine.interface in holders:
             found.append(Detour(route, mine.interface, holders))
     return found
 

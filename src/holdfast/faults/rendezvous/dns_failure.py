@@ -122,25 +122,23 @@ def nodes_cannot_resolve_names(facts: NodesFacts) -> Finding | Sequence[Finding]
     unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
     if not asked:
         return unknown or FAULT.skipped("no node was asked for the name of another")
-    found = [
-        finding
-        for name in sorted({one.name for one in asked})
-        for finding in _unresolved(facts, [one for one in asked if one.name == name])
-    ]
+    by_name: dict[str, list[Answer]] = {}
+    for one in asked:
+        by_name.setdefault(one.name, []).append(one)
+    found = [finding for _, same in sorted(by_name.items()) for finding in _unresolved(facts, same)]
     if found:
         return [*found, *unknown]
-    count = len({one.name for one in asked})
-    return [FAULT.ok(f"every node resolves the {count} names that a job may use"), *unknown]
+    return [FAULT.ok(f"every node resolves the {len(by_name)} names that a job may use"), *unknown]
 
 
 def _unresolved(facts: NodesFacts, asked: list[Answer]) -> list[Finding]:
     """All nodes, and one name. A name that no node knows may be ssh's own for a machine."""
     failed = [one for one in asked if one.problem is NameProblem.UNRESOLVED]
-    name = asked[0].name
-    node = owners.named(facts, name)
-    needed = naming.is_master(facts, name)
     if not failed:
         return []
+    name = asked[0].name
+    node = owners.book(facts).named(name)
+    needed = naming.is_master(facts, name)
     if len(failed) == len(asked) and not needed and (node is None or name != node.facts.host):
         return []
     askers = sorted(one.asker for one in failed)
@@ -173,7 +171,7 @@ def _unresolved(facts: NodesFacts, asked: list[Answer]) -> list[Finding]:
 
 
 def _address(facts: NodesFacts, name: str) -> str:
-    node = owners.named(facts, name)
+    node = owners.book(facts).named(name)
     found = addresses.outward(node.facts) if node else None
     return found[1] if found else "ADDRESS"
 

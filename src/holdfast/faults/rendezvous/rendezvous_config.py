@@ -212,8 +212,7 @@ def not_exactly_one_node_serves_the_store(facts: NodesFacts) -> Finding | Sequen
 def _store_hosts(facts: NodesFacts, told: dict[str, StoreBelief], hosts: Sequence[str]) -> Finding:
     endpoint = next(iter(told.values())).endpoint
     host, _ = rendezvous.split_endpoint(endpoint)
-    meant = owners.addresses_of(facts, host)
-    right = sorted({owner for ip in meant for owner in owners.owners(facts, ip)}) or list(hosts)
+    right = owners.book(facts).owners_of(owners.addresses_of(facts, host)) or tuple(hosts)
     chosen = right[0] if len(right) == 1 else ""
     if hosts:
         summary = f"{text.names(hosts)} each believe that they serve the store of {endpoint}"

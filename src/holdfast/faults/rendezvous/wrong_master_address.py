@@ -165,14 +165,14 @@ def master_is_none_of_the_nodes(facts: NodesFacts) -> Finding | Sequence[Finding
         return ()  # each node's own check says it
     for node in facts.nodes:
         known(node.facts.interfaces)
-    found = sorted({owner for ip in meant for owner in owners.owners(facts, ip)})
+    found = owners.book(facts).owners_of(meant)
     if not found and facts.absent:
         return FAULT.skipped(f"{host} may be a node that did not answer: see node-lost")
     evidence = [Evidence(quote=f"{host} is {', '.join(meant)}", source=origin)]
     return _owned_by(host, found, len(facts.nodes), evidence)
 
 
-def _owned_by(host: str, found: list[str], count: int, evidence: list[Evidence]) -> Finding:
+def _owned_by(host: str, found: Sequence[str], count: int, evidence: list[Evidence]) -> Finding:
     if len(found) == 1:
         return FAULT.ok(f"the master {host} is {found[0]}")
     if found:
