@@ -20,6 +20,7 @@ from holdfast.nodes.channel_errors import (
 )
 from holdfast.nodes.framed_stream import FramedStream, words
 from holdfast.nodes.handshake import Introduction, greet_coordinator
+from holdfast.nodes.keepalive import notice_loss
 from holdfast.nodes.token import Token
 
 FIRST_PAUSE = 0.05
@@ -76,6 +77,7 @@ async def _one_try(
 ) -> Channel:
     limit_of_try = min(seconds, ONE_TRY)
     reader, writer = await asyncio.wait_for(_connected(host, port), limit_of_try)
+    notice_loss(writer)
     stream = FramedStream(reader, writer, peer=endpoint(host, port))
     try:
         theirs = await greet_coordinator(stream, me, token=token, seconds=limit_of_try)

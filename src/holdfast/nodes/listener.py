@@ -21,6 +21,7 @@ from holdfast.nodes.channel_errors import (
 )
 from holdfast.nodes.framed_stream import FramedStream
 from holdfast.nodes.handshake import Admit, Introduction, greet_member
+from holdfast.nodes.keepalive import notice_loss
 from holdfast.nodes.pending import Pending
 from holdfast.nodes.token import Token
 
@@ -142,6 +143,7 @@ class _Door:
     ) -> None:
         connection.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=connection)
+        notice_loss(writer)
         stream = FramedStream(reader, writer, peer=endpoint(peer[0], peer[1]))
         if dropped := self._pending.add(stream, peer[0]):
             dropped.abort(ChannelClosed(dropped.peer, "was dropped: too many wait to be admitted"))
