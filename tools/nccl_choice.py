@@ -1,13 +1,14 @@
 """A real NCCL against our simulation of its choice of interfaces, in namespaces made for it.
 
     python -m tools.nccl_choice [--nccl LIBRARY …] [--only WORD …] [--seconds 280] [--no-gpu]
+                                [--made-up 60 --seed 7]
 
 Needs root on Linux; every host is a network namespace with veth pairs, gone with its process.
 Without a GPU any libnccl.so.2 is asked for its bootstrap's choice, which needs none: unpack the
 wheels of several versions (`pip download --no-deps nvidia-nccl-cu12==2.27.7`) and name them. With a
 GPU a communicator of one rank is made as well, so that the socket transport says what it takes.
-Without --nccl: the library that torch would load here. Prints one line for each case and exits 1
-when one of them differs.
+Without --nccl: the library that torch would load here. --made-up adds random hosts. Prints one line
+for each case and exits 1 when one of them differs.
 
 Where nothing can be installed, holdfast, msgspec and pyroute2 come from unpacked wheels:
 
@@ -19,11 +20,9 @@ Where nothing can be installed, holdfast, msgspec and pyroute2 come from unpacke
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -31,24 +30,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyroute2
-
-from holdfast.analysis.machine import Address, Interface, addresses, nccl_choice
+from holdfast.analysis.machine import addresses, nccl_choice
 from holdfast.analysis.machine.interface_choice import InterfaceChoice, Taken
 from holdfast.analysis.machine.nccl_choice import NcclSettings
 from holdfast.check.plan import Flags, make_plan
 from holdfast.check.readers.software import read_software
-from holdfast.system.interface_addresses import interface_addresses
-from tools.nccl_choice_cases import HOSTS, MadeHost, MadeInterface
+from tools.made_hosts import build, in_own_namespace, interfaces_here
+from tools.nccl_choice_cases import HOSTS, MadeHost, made_up
 
-CLONE_NEWNET = 0x40000000
-PR_SET_PDEATHSIG, SIGKILL = 1, 9
-IFF_RUNNING = 0x40
-IFA_F_NODAD = 0x02
 ASK = Path(__file__).with_name("ask_nccl.py")
 ANSWER_SECONDS = 20.0
-SETTLE_SECONDS = 3.0
-libc = ctypes.CDLL(None, use_errno=True)
 
 BOOTSTRAP = re.compile(r"Bootstrap ?: Using (\S+)<\d+>")
 SOCKETS = re.compile(r"NET/Socket ?: Using(( \[\d+\]\S+<\d+>)+)")
@@ -70,19 +61,28 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="hosts to make")
     parser.add_argument("--seconds", type=float, default=280.0, help="stop after that time")
     parser.add_argument("--no-gpu", action="store_true", help="ask for the bootstrap only")
+    parser.add_argument("--made-up", type=int, default=0, help="add so many random hosts")
+    parser.add_argument("--seed", type=int, default=1, help="of the random hosts")
     parser.add_argument("--host", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--wire", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    hosts = (*HOSTS, *made_up(asked.made_up, asked.seed))
     libraries = asked.nccl or installed()
     gpu = os.path.exists("/dev/nvidia0") and not asked.no_gpu
     if asked.host is not None:
-        ask_in_host(HOSTS[asked.host], asked.wire, libraries, gpu=gpu)
+        ask_in_host(hosts[asked.host], asked.wire, libraries, gpu=gpu)
         return 0
     if os.geteuid() != 0 or not libraries:
         print("needs root, and a libnccl.so.2: name one with --nccl", file=sys.stderr)
         return 2
     print(f"GPU: {'yes' if gpu else 'no, bootstrap only'}; {', '.join(libraries)}", flush=True)
-    return compare_all(asked.only, libraries, gpu=gpu, deadline=time.monotonic() + asked.seconds)
+    deadline = time.monotonic() + asked.seconds
+    chosen = {
+        number: host
+        for number, host in enumerate(hosts)
+        if not asked.only or any(word in host.name for word in asked.only)
+    }
+    return compare_all(chosen, deadline)
 
 
 def installed() -> list[str]:
@@ -90,19 +90,15 @@ def installed() -> list[str]:
     return [one.path for one in read_software(plan).nccl[:1]]
 
 
-def compare_all(
-    only: Sequence[str], libraries: Sequence[str], *, gpu: bool, deadline: float
-) -> int:
+def compare_all(hosts: dict[int, MadeHost], deadline: float) -> int:
     counts = {"agrees": 0, "differs": 0, "no answer": 0}
-    for number, host in enumerate(HOSTS):
-        if only and not any(word in host.name for word in only):
-            continue
+    for number, host in hosts.items():
         left = deadline - time.monotonic()
         if left <= 0:
             print(f"not asked for lack of time: {host.name}", flush=True)
             counts["no answer"] += 1
             continue
-        for row in rows_of(number, libraries, gpu=gpu, seconds=left):
+        for row in rows_of(number, host, left):
             counts[row["verdict"]] += 1
             print(
                 f"{row['verdict']:9} | {row['version']:7} | {row['what']:9} | {row['host']} | "
@@ -113,13 +109,11 @@ def compare_all(
     return 1 if counts["differs"] or not counts["agrees"] else 0
 
 
-def rows_of(
-    number: int, libraries: Sequence[str], *, gpu: bool, seconds: float
-) -> Iterator[dict[str, Any]]:
+def rows_of(number: int, made: MadeHost, seconds: float) -> Iterator[dict[str, Any]]:
     """One host: a namespace for its interfaces, and one for the other ends of its cables."""
     wire = subprocess.Popen(["sleep", "600"], preexec_fn=in_own_namespace)  # noqa: PLW1509
-    command = [sys.executable, "-m", "tools.nccl_choice", "--host", str(number)]
-    command += ["--wire", str(wire.pid), "--nccl", *libraries, *["--no-gpu"] * (not gpu)]
+    command = [sys.executable, "-m", "tools.nccl_choice", *sys.argv[1:]]
+    command += ["--host", str(number), "--wire", str(wire.pid)]
     host = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=in_own_namespace)  # noqa: PLW1509
     try:
         out, _ = host.communicate(timeout=seconds)
@@ -132,16 +126,8 @@ def rows_of(
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     yield from rows
     if host.returncode != 0 or not rows:
-        name = HOSTS[number].name
-        lost = {"host": name, "setting": "", "version": "", "what": "host", "ours": ""}
+        lost = {"host": made.name, "setting": "", "version": "", "what": "host", "ours": ""}
         yield {**lost, "nccl": f"ended with {host.returncode}", "verdict": "no answer"}
-
-
-def in_own_namespace() -> None:
-    """In a new child: its own network, and the end when we end."""
-    libc.prctl(PR_SET_PDEATHSIG, SIGKILL)
-    if libc.unshare(CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
 
 
 # --- inside the namespace of a host ---------------------------------------------------------------
@@ -224,76 +210,6 @@ def ask(library: str, setting: dict[str, str], *, comm: bool) -> Answer:
         sockets=" ".join(re.findall(r"\[\d+\](\S+)<\d+>", sockets[1])) if sockets else "",
         failure=failure[1] if failure else "",
     )
-
-
-def interfaces_here() -> tuple[Interface, ...]:
-    """By netlink alone: /sys shows the interfaces of another namespace."""
-    with pyroute2.IPRoute() as here:
-        flags = {link.get_attr("IFLA_IFNAME"): link["flags"] for link in here.get_links()}
-    found = interface_addresses()
-    return tuple(
-        Interface(
-            name=name,
-            state="up",
-            running=bool(flags[name] & IFF_RUNNING),
-            kind="loopback" if name == "lo" else "veth",
-            speed=None,
-            mtu=1500,
-            carrier_changes=None,
-            addresses=tuple(
-                Address(ip=one.ip, prefix=one.prefix, label=one.label)
-                for one in found
-                if one.interface == name
-            ),
-        )
-        for _, name in socket.if_nameindex()
-    )
-
-
-def build(host: MadeHost, wire: int) -> None:
-    with open("/proc/self/ns/net", "rb") as own, open(f"/proc/{wire}/ns/net", "rb") as other:
-        here = pyroute2.IPRoute()
-        libc.setns(other.fileno(), CLONE_NEWNET)
-        there = pyroute2.IPRoute()  # a netlink socket stays in the namespace it was made in
-        there.get_links()
-        libc.setns(own.fileno(), CLONE_NEWNET)
-    with here, there:
-        if host.loopback:
-            here.link("set", index=1, state="up")
-        for made in host.interfaces:
-            make(made, here, there, wire)
-    deadline = time.monotonic() + SETTLE_SECONDS
-    running = {one.name for one in host.interfaces if one.carrier and one.kind == "veth"}
-    while time.monotonic() < deadline:
-        found = {one.name: one for one in interfaces_here()}
-        if all(found[name].running and _is_settled(found[name]) for name in running):
-            return
-        time.sleep(0.05)
-
-
-def _is_settled(interface: Interface) -> bool:
-    """The kernel adds a link-local address by itself, a moment after the carrier."""
-    return any(addresses.is_link_local(one.ip) for one in interface.addresses)
-
-
-def make(made: MadeInterface, here: Any, there: Any, wire: int) -> None:
-    if made.kind == "bridge":
-        here.link("add", ifname=made.name, kind="bridge")
-    else:
-        peer = {"ifname": f"p-{made.name}"[:15], "net_ns_pid": wire}
-        here.link("add", ifname=made.name, kind="veth", peer=peer)
-        if made.carrier:
-            far = there.link_lookup(ifname=peer["ifname"])[0]
-            there.link("set", index=far, state="up")
-    index = here.link_lookup(ifname=made.name)[0]
-    here.link("set", index=index, state="up")
-    for text in made.addresses:
-        cidr, _, label = text.partition(" ")
-        address, _, prefix = cidr.partition("/")
-        more: dict[str, Any] = {"label": label} if label else {}
-        if addresses.is_ipv6(address):
-            more["flags"] = IFA_F_NODAD
-        here.addr("add", index=index, address=address, prefixlen=int(prefix), **more)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import NamedTuple
 
 
@@ -12,6 +13,8 @@ class MadeInterface(NamedTuple):
     kind: str = "veth"
     """'veth' or 'bridge' (without ports: it never has a carrier)"""
     carrier: bool = True
+    ifindex: int = 0
+    """0: the next"""
 
 
 class MadeHost(NamedTuple):
@@ -118,3 +121,56 @@ HOSTS = (
     MadeHost("lo down", (), (NOTHING,), loopback=False),
     MadeHost("eighteen", tuple(an(f"eth{n}", f"10.{n}.0.5/24") for n in range(18)), (NOTHING,)),
 )
+
+
+def made_up(count: int, seed: int) -> tuple[MadeHost, ...]:
+    """Hosts and settings that nobody designed."""
+    dice = random.Random(seed)
+    return tuple(_made_up(dice, f"made up {seed}.{number}") for number in range(count))
+
+
+NAMES = ("eth0", "eth1", "eth10", "ib0", "ibp1", "docker0", "docker_gw", "virbr0", "virbr0-nic",
+         "br-1", "veth1", "tun0", "lowpan0", "bond0", "cni0", "enp1s0", "en", "l0")  # fmt: skip
+
+
+def _made_up(dice: random.Random, name: str) -> MadeHost:
+    chosen = dice.sample(NAMES, dice.randint(0, 6))
+    indices = dice.sample(range(2, 900), len(chosen))
+    made = tuple(
+        MadeInterface(
+            one,
+            tuple(_addresses(dice, number, one)),
+            carrier=dice.random() < 0.8,
+            ifindex=index,
+        )
+        for number, (one, index) in enumerate(zip(chosen, indices, strict=True))
+    )
+    settings = tuple(_settings(dice, chosen, made) for _ in range(6))
+    return MadeHost(name, made, settings, loopback=dice.random() < 0.9)
+
+
+def _addresses(dice: random.Random, number: int, name: str) -> list[str]:
+    every = [
+        f"10.{number}.0.5/24",
+        f"10.{number}.0.6/24",
+        f"10.{100 + number}.0.5/16 {name[:12]}:1",
+        f"2001:db8:{number}::5/64",
+    ]
+    return [one for one in every if dice.random() < 0.5]
+
+
+def _settings(
+    dice: random.Random, names: list[str], made: tuple[MadeInterface, ...]
+) -> dict[str, str]:
+    setting: dict[str, str] = {}
+    pieces = [*names, "lo", "eth", "docker", "e", "", "nope", "=eth0", "^lo", "eth0:1", "lo "]
+    if dice.random() < 0.7:
+        sign = dice.choice(["", "", "=", "^", "^=", "=^"])
+        setting["NCCL_SOCKET_IFNAME"] = sign + ",".join(dice.sample(pieces, dice.randint(1, 3)))
+    if dice.random() < 0.3:
+        setting["NCCL_SOCKET_FAMILY"] = dice.choice(["AF_INET", "AF_INET6", "AF_INET4"])
+    if dice.random() < 0.2:
+        own = [text.partition("/")[0] for one in made for text in one.addresses]
+        address = dice.choice([*own, "127.0.0.1", "192.0.2.7"])
+        setting["NCCL_COMM_ID"] = f"[{address}]:4123" if ":" in address else f"{address}:4123"
+    return setting
