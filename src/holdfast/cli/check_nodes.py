@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
-from holdfast.cli.choices import FAIL_ON, names, seconds
+from holdfast.cli.choices import DEADLINE, FAIL_ON, names, seconds
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.nodes.reach.meeting import MeetingPlan
     from holdfast.nodes.token import Token
 
+NODE_DEADLINE = 3.0
+"""seconds for a fact of a node, where none is typed: other nodes may share its processor"""
 JOIN_SECONDS = 30.0
 """how long a node looks for its coordinator, which may be started later"""
 TOKEN_SECONDS = 5.0
@@ -278,7 +280,7 @@ def _question(arguments: argparse.Namespace, *, nodes: int, meeting_host: str) -
         plan=plan,
         only=tuple(names(arguments.only)),
         skip=tuple(names(arguments.skip)),
-        deadline=arguments.deadline,
+        deadline=NODE_DEADLINE if arguments.deadline == DEADLINE else arguments.deadline,
         store_host=rendezvous.master_host(plan)[0] or meeting_host,
     )
 
