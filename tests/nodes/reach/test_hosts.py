@@ -57,7 +57,7 @@ def test_hosts_of_the_option(text: str, hosts: list[object]) -> None:
         ("a slots=2 max_slots=4", [host("a", slots=2)]),
         ("a user=me port=2222", [host("a", "me", 2222)]),
         ("node[1-2] slots=8", [host("node1", slots=8), host("node2", slots=8)]),
-        ("a\r\nb\r\n", [host("a"), host("b")]),
+        ("\ufeffa\r\nb\r\n", [host("a"), host("b")]),
         ("::1\n[fd00::7]:2222\n", [host("::1"), host("fd00::7", port=2222)]),
     ],
 )

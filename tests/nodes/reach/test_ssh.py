@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("ssh")]
 
 SECONDS = 6.0
 NAMES = ("a", "well", "noisy", "jump", "inner", "key", "password", "stranger", "empty", "dead",
-         "filtered", "hung", "missing")  # fmt: skip
+         "filtered", "hung", "missing", "endless")  # fmt: skip
 
 
 class Site(NamedTuple):
@@ -77,6 +77,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         lab.link(hosts["a"], hosts["filtered"]).drop(22)
         serve_ssh(lab, hosts["hung"], user, "ForceCommand sleep 1000")
         serve_ssh(lab, hosts["missing"], user, "ForceCommand exec no-such-holdfast")
+        serve_ssh(lab, hosts["endless"], user, "ForceCommand yes")
         with hosts["a"].inside(), user.in_path():
             yield Site(hosts, user, folder)
 
@@ -84,7 +85,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def outcome(site: Site) -> tuple[OverSsh, dict[str, Answer]]:
     """One start on all hosts at once; it takes as long as we wait for the silent ones."""
-    names = "well,noisy:2222,inner,key,password,stranger,empty,dead,filtered,hung,missing,nowhere"
+    names = "well,noisy:2222,inner,nowhere," + ",".join(NAMES[5:])
 
     async def scene() -> tuple[OverSsh, dict[str, Answer]]:
         async with members_over_ssh(
@@ -128,6 +129,7 @@ def test_members_answer_past_banners_and_through_jump_hosts(
         ("dead", "it cannot be reached: ssh: connect to host 10.", "ssh -v dead true"),
         ("filtered", "it does not answer: ssh: connect to host 10.", "ssh -v filtered true"),
         ("hung", "no answer over ssh within 6 s", "ssh -v -o ConnectTimeout=10 hung true"),
+        ("endless", "endless sent ", "ssh -v endless true"),
         ("missing", "there is no holdfast on it: ", "install holdfast there, or name the Python"),
     ],
 )

@@ -87,7 +87,12 @@ BANNER = "*************\n* Authorised use only *\n*************\n"
             "ssh -v -p 2222 me@node-b true",
         ),
         (255, "something new", "ssh failed: something new", "ssh -v -p 2222 me@node-b true"),
-        (255, "", "ssh failed: it said nothing", "ssh -v -p 2222 me@node-b true"),
+        (
+            255,
+            "",
+            "ssh exited with 255 and said nothing; the command may",
+            "ssh -v -p 2222 me@node-b true",
+        ),
         (
             127,
             "sh: 1: exec: holdfast: not found",

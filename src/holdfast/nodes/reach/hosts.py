@@ -60,7 +60,7 @@ def from_option(text: str) -> list[HostSpec]:
 def from_file(text: str, *, path: str) -> list[HostSpec]:
     """The hosts of a hostfile that was read from `path`."""
     specs: list[HostSpec] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         words = line.partition("#")[0].split()
         if words:
             specs += _line(words, f"{path}:{number}")

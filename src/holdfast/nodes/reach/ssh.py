@@ -191,8 +191,8 @@ class _Ssh:
     async def _status_within(self, seconds: float) -> int | None:
         assert self._process is not None
         with contextlib.suppress(asyncio.TimeoutError):
-            return await asyncio.wait_for(self._process.wait(), seconds)
-        return None
+            await asyncio.wait_for(self._process.wait(), seconds)
+        return self._process.returncode
 
     async def end(self) -> None:
         """Its stdin ends, and with it the member; what does not end by itself is ended."""
@@ -205,11 +205,13 @@ class _Ssh:
             process.stdin.close()
         waited = ENDING_SECONDS if self._channel is not None else 0.1
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if process.returncode is not None or await self._status_within(waited) is not None:
+            if await self._status_within(waited) is not None:
                 break
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)  # with the ssh of a jump host
             waited = 0.5
+        # asyncio has no public way to let go of output that was not read
+        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         await process.wait()
         self.stderr.close()
 

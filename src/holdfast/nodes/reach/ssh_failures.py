@@ -115,9 +115,13 @@ def absence(host: HostSpec, name: str, ending: SshEnding) -> Absence:
         for line in _lines(ending.stderr):
             if rule.line.search(line):
                 return Absence(name=name, why=f"{rule.meaning}: {line}", hint=rule.hint(host))
-    quote = _last(ending.stderr) or ending.problem or "it said nothing"
+    quote = _last(ending.stderr) or ending.problem
     if ending.status == FAILED:
-        return Absence(name=name, why=f"ssh failed: {quote}", hint=host.command("-v"))
+        # also the status of a command that a signal ended over there
+        silent = "ssh exited with 255 and said nothing; the command may have been killed there"
+        why = f"ssh failed: {quote}" if quote else silent
+        return Absence(name=name, why=why, hint=host.command("-v"))
+    quote = quote or "it said nothing"
     if ending.status == 127:
         return Absence(name=name, why=f"there is no holdfast on it: {quote}", hint=INSTALL)
     return Absence(
