@@ -119,12 +119,12 @@ def test_loss_is_neither_a_drop_nor_a_limit_of_size(seven: Seven) -> None:
     assert set(said(ma.reach(mb), PortKind.MASTER).values()) == {OK}
     lossy, back, well = ma.losses(mb, mc, md)
     assert (well.sent, well.arrived, well.answered, well.error) == (40, 40, 40, "")
-    assert lossy.sent == 40
+    assert lossy.sent > 40, "a lossy path is looked at twice"
     assert lossy.arrived is not None
-    assert 10 <= lossy.arrived < 40
+    assert lossy.sent / 3 < lossy.arrived < lossy.sent
     assert lossy.answered < lossy.arrived
-    assert back.arrived == 40, "lost on the way back only"
-    assert back.answered < 40
+    assert back.arrived == back.sent, "lost on the way back only"
+    assert back.answered < back.sent
     assert lossy.median_seconds is not None
     path, _ = ma.sizes(mb)
     assert all(probe.arrived for probe in path.datagrams), path

@@ -146,6 +146,7 @@ class PathLoss(Fact, frozen=True):
     source: str
     target: Target
     sent: int
+    """of a path that lost some of the first few, many more are sent"""
     arrived: int | None
     """counted by the target, with what its own full queue dropped: that is no fault of the path;
     None when it could not be asked: not one answer came back"""

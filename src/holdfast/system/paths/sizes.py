@@ -123,7 +123,7 @@ async def _send_until_sure(session: DatagramSession, packets: Sequence[int]) -> 
         return [
             number
             for number in range(len(packets))
-            if not session.arrived(number) and number not in session.errors
+            if not session.arrived(number) and session.errors.get(number) != "EMSGSIZE"
         ]
 
     for turn in range(MOST_TRIES):
