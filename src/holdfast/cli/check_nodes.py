@@ -171,12 +171,12 @@ def _meet(arguments: argparse.Namespace, plan: MeetingPlan) -> int | None:
     from holdfast.check.readers.names import resolve
     from holdfast.check.readers.network import own_addresses
     from holdfast.nodes.channel_errors import CannotListen
-    from holdfast.nodes.reach.meeting import Role, bind_addresses, role
+    from holdfast.nodes.reach.meeting import MeetingRole, bind_addresses, role
 
     for note in plan.notes:
         _narrate(note)
     here, why = role(plan, resolved=resolve(plan.host).addresses, own=own_addresses())
-    if here is Role.JOIN:
+    if here is MeetingRole.JOIN:
         return _join(arguments, plan)
     _narrate(
         f"coordinating the check of {plan.nodes} nodes at {plan.host}:{plan.port}, because "
@@ -198,7 +198,7 @@ def _meet(arguments: argparse.Namespace, plan: MeetingPlan) -> int | None:
             )
             return _coordinate(arguments, question, gathering)
     except CannotListen as problem:
-        if here is Role.COORDINATE_IF_FREE and problem.code == errno.EADDRINUSE:
+        if here is MeetingRole.COORDINATE_IF_FREE and problem.code == errno.EADDRINUSE:
             return _join(arguments, plan)
         raise
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.errors import ConfigError
 from holdfast.nodes.reach.meeting import (
     MeetingPlan,
-    Role,
+    MeetingRole,
     bind_addresses,
     join_endpoint,
     meeting_port,
@@ -32,18 +32,18 @@ PLAN = MeetingPlan(
         (
             ["10.0.0.1"],
             ["127.0.0.1", "10.0.0.1"],
-            Role.COORDINATE_IF_FREE,
+            MeetingRole.COORDINATE_IF_FREE,
             "is 10.0.0.1, this node",
         ),
-        (["10.0.0.1"], ["127.0.0.1", "10.0.0.2"], Role.JOIN, "is another node: 10.0.0.1"),
+        (["10.0.0.1"], ["127.0.0.1", "10.0.0.2"], MeetingRole.JOIN, "is another node: 10.0.0.1"),
         # Debian gives a machine's own name to 127.0.1.1, which no interface has
-        (["127.0.1.1"], ["127.0.0.1", "10.0.0.2"], Role.COORDINATE_IF_FREE, "this node"),
-        (["fd00::1"], ["fd00::1"], Role.COORDINATE_IF_FREE, "is fd00::1"),
-        ([], ["10.0.0.2"], Role.JOIN, "not resolved"),
+        (["127.0.1.1"], ["127.0.0.1", "10.0.0.2"], MeetingRole.COORDINATE_IF_FREE, "this node"),
+        (["fd00::1"], ["fd00::1"], MeetingRole.COORDINATE_IF_FREE, "is fd00::1"),
+        ([], ["10.0.0.2"], MeetingRole.JOIN, "not resolved"),
     ],
 )
 def test_the_node_that_has_the_address_coordinates(
-    resolved: list[str], own: list[str], expected: Role, why: str
+    resolved: list[str], own: list[str], expected: MeetingRole, why: str
 ) -> None:
     decided, reason = role(PLAN, resolved=resolved, own=own)
     assert decided is expected
@@ -51,8 +51,10 @@ def test_the_node_that_has_the_address_coordinates(
     assert why in reason
 
 
-@pytest.mark.parametrize(("index", "expected"), [(0, Role.COORDINATE), (1, Role.JOIN)])
-def test_node_0_coordinates_where_nodes_are_numbered(index: int, expected: Role) -> None:
+@pytest.mark.parametrize(
+    ("index", "expected"), [(0, MeetingRole.COORDINATE), (1, MeetingRole.JOIN)]
+)
+def test_node_0_coordinates_where_nodes_are_numbered(index: int, expected: MeetingRole) -> None:
     plan = MeetingPlan(
         nodes=2,
         nodes_source="SLURM_STEP_NUM_NODES",

@@ -14,7 +14,7 @@ from holdfast.nodes.channel_errors import ChannelError
 from holdfast.nodes.reach import rack
 from holdfast.nodes.reach.hosts import HostSpec
 from holdfast.nodes.reach.remote_command import remote_command
-from holdfast.nodes.reach.ssh import Outcome, SshMember, members_over_ssh
+from holdfast.nodes.reach.ssh import SshMember, SshOutcome, members_over_ssh
 
 
 @contextlib.asynccontextmanager
@@ -31,7 +31,7 @@ async def gather_over_ssh(
     )
     came = 0
 
-    def progress(outcome: Outcome) -> None:
+    def progress(outcome: SshOutcome) -> None:
         nonlocal came
         if isinstance(outcome, SshMember):
             came += 1

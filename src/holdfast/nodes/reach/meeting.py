@@ -47,25 +47,30 @@ class MeetingPlan:
     """what does not fit together, and does not keep the nodes from meeting"""
 
 
-class Role(enum.Enum):
+class MeetingRole(enum.Enum):
     COORDINATE = "coordinate"
     COORDINATE_IF_FREE = "coordinate, or join the process of this node that was first"
     JOIN = "join"
 
 
-def role(plan: MeetingPlan, *, resolved: Collection[str], own: Collection[str]) -> tuple[Role, str]:
+def role(
+    plan: MeetingPlan, *, resolved: Collection[str], own: Collection[str]
+) -> tuple[MeetingRole, str]:
     """What this process does, and why. `resolved` are the addresses of the meeting's host as this
     node sees them, `own` the addresses of this node.
     """
     if not plan.by_address and plan.index is not None:
         if plan.index == 0:
-            return Role.COORDINATE, f"this is node 0 ({plan.index_source})"
-        return Role.JOIN, f"this is node {plan.index} ({plan.index_source})"
+            return MeetingRole.COORDINATE, f"this is node 0 ({plan.index_source})"
+        return MeetingRole.JOIN, f"this is node {plan.index} ({plan.index_source})"
     mine = sorted(set(resolved) & set(own)) or [a for a in resolved if _is_loopback(a)]
     if mine:
-        return Role.COORDINATE_IF_FREE, f"{plan.host} ({plan.host_source}) is {mine[0]}, this node"
+        return (
+            MeetingRole.COORDINATE_IF_FREE,
+            f"{plan.host} ({plan.host_source}) is {mine[0]}, this node",
+        )
     elsewhere = ", ".join(resolved) or "not resolved"
-    return Role.JOIN, f"{plan.host} ({plan.host_source}) is another node: {elsewhere}"
+    return MeetingRole.JOIN, f"{plan.host} ({plan.host_source}) is another node: {elsewhere}"
 
 
 def bind_addresses(host: str) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ class SshMember(NamedTuple):
     channel: Channel
 
 
-Outcome = SshMember | Absence
+SshOutcome = SshMember | Absence
 
 
 class OverSsh(NamedTuple):
@@ -61,7 +61,7 @@ async def members_over_ssh(
     me: Introduction,
     seconds: float,
     connect_seconds: float = math.inf,
-    progress: Callable[[Outcome], None] = lambda _: None,
+    progress: Callable[[SshOutcome], None] = lambda _: None,
 ) -> AsyncIterator[OverSsh]:
     """`command` on every host at the same time; each is a member or an absence after `seconds`.
 
@@ -76,7 +76,7 @@ async def members_over_ssh(
     at_once, few = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(FEW)
     started: list[_Ssh] = []
 
-    async def attempt(name: str, host: HostSpec) -> tuple[Outcome, bool]:
+    async def attempt(name: str, host: HostSpec) -> tuple[SshOutcome, bool]:
         ssh = _Ssh(name, host, command)
         started.append(ssh)
         outcome = await ssh.reach(
@@ -85,7 +85,7 @@ async def members_over_ssh(
         dropped = isinstance(outcome, Absence) and worth_another_try(ssh.stderr.text())
         return outcome, dropped
 
-    async def one(name: str, host: HostSpec) -> Outcome:
+    async def one(name: str, host: HostSpec) -> SshOutcome:
         async with at_once:
             outcome, dropped = await attempt(name, host)
         while dropped and clock() < give_up:
@@ -118,7 +118,7 @@ class _Ssh:
 
     async def reach(
         self, *, understands: Any, me: Introduction, deadline: float, connect: float
-    ) -> Outcome:
+    ) -> SshOutcome:
         clock = asyncio.get_running_loop().time
         began = clock()
         seconds = max(0.1, deadline - began)

@@ -32,7 +32,7 @@ class SshEnding(NamedTuple):
     hint: str = ""
 
 
-class _Rule(NamedTuple):
+class _Meaning(NamedTuple):
     line: re.Pattern[str]
     meaning: str
     hint: Callable[[HostSpec], str]
@@ -42,8 +42,8 @@ def _verbose(host: HostSpec) -> str:
     return host.command("-v")
 
 
-def _rule(pattern: str, meaning: str, hint: Callable[[HostSpec], str] = _verbose) -> _Rule:
-    return _Rule(re.compile(pattern, re.IGNORECASE), meaning, hint)
+def _rule(pattern: str, meaning: str, hint: Callable[[HostSpec], str] = _verbose) -> _Meaning:
+    return _Meaning(re.compile(pattern, re.IGNORECASE), meaning, hint)
 
 
 _OF_SSH = (
