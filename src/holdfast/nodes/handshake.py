@@ -132,7 +132,7 @@ async def greet_coordinator(
         answer = await _read(stream, _answer, seconds)
         if isinstance(answer, NotAdmitted):
             if answer.wrong_token:
-                raise _wrong_token(f"the coordinator {_named(stream, theirs)}", token, theirs)
+                raise _wrong_token(_named(stream, theirs), token, theirs)
             raise Refused(_named(stream, theirs), quoted(answer.why.encode(), longest=1000))
         if keys:
             keys.check(answer, Side.COORDINATOR, stream, theirs)

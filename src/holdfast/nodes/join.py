@@ -16,6 +16,7 @@ from holdfast.nodes.channel_errors import (
     ChannelError,
     ChannelTimeout,
     CouldNotJoin,
+    NotHoldfast,
     endpoint,
 )
 from holdfast.nodes.framed_stream import FramedStream, words
@@ -83,6 +84,8 @@ async def _one_try(
         theirs = await greet_coordinator(stream, me, token=token, seconds=limit_of_try)
     except ChannelError as problem:
         stream.abort(problem)
+        if isinstance(problem, NotHoldfast):
+            problem.hint = f"see what listens there: ss -ltnp 'sport = :{port}'"
         raise
     except BaseException:
         stream.abort()
