@@ -84,6 +84,11 @@ test_check_nodes = between.table(
         hosts=["node-d", "node-e"],
         count=2,
     ),
+    between.speaks(
+        "error",
+        absent(some_nodes(3), "node-b", "lost while trying the paths: it closed the connection"),
+        saying=["node-b takes no part: lost while", "answered at first", "other 2 were looked at"],
+    ),
     between.silent(some_nodes(3)),
     between.silent(absent(some_nodes(3), "", "3 of 4 came within 10 s")),  # ranks-missing
 )

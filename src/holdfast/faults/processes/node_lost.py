@@ -95,15 +95,24 @@ def expected_node_did_not_answer(facts: NodesFacts) -> Finding | Sequence[Findin
     """A node without a name is counted by ranks-missing."""
     named = [one for one in facts.absent if one.name]
     if named:
-        return [_did_not_answer(one, len(facts.nodes)) for one in named]
+        gone = {one.name for one in named}
+        early = {node.name for node in facts.nodes} & gone
+        others = len(facts.nodes) - len(early)
+        return [_did_not_answer(one, others, answered=one.name in early) for one in named]
     return FAULT.ok(f"all {len(facts.nodes)} nodes answered")
 
 
-def _did_not_answer(one: Absence, heard: int) -> Finding:
+def _did_not_answer(one: Absence, others: int, *, answered: bool) -> Finding:
+    known = (
+        "it answered at first and was lost during the check: it, its holdfast or the path to it "
+        "went down meanwhile"
+        if answered
+        else "nothing is known of this node: it may be down, unreachable from here, or refuse the "
+        "login"
+    )
     return FAULT.error(
         f"{one.name} takes no part: {one.why}",
-        reason="nothing is known of this node: it may be down, unreachable from here, or refuse "
-        f"the login. A job that includes it cannot start; the other {heard} were looked at",
+        reason=f"{known}. A job that includes it cannot start; the other {others} were looked at",
         evidence=[Evidence(quote=one.why, source="ssh or the network", host=one.name)],
         fix=one.hint or f"`ssh {one.name} true`, or leave it out of the job",
         host=one.name,

@@ -95,7 +95,7 @@ def fewer_nodes_came_than_expected(facts: NodesFacts) -> Finding:
         return FAULT.ok(f"{here} nodes came{lost}")
     return FAULT.error(
         f"{here} of {expected} nodes came: {text.names(node.name for node in facts.nodes)}",
-        reason="the others never called the meeting point, so their names are not known here; the "
+        reason="the others did not join, so their names are not known here; the "
         "ranks of a job would wait for them until their timeout",
         evidence=[Evidence(quote=one.why, source=f"node {facts.coordinator}") for one in unnamed],
         fix=unnamed[0].hint
