@@ -33,10 +33,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast import text
+from holdfast.analysis.logs import announced_addresses
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import connections, nccl, peers, watchdog
-from holdfast.analysis.logs.patterns.connections import Attempt
-from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.logs.patterns import connections, nccl
+from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import (
     MachineFacts,
     Software,
@@ -77,11 +77,8 @@ NO_COMMON = FAULT.log_pattern(
     "[(0, {'eth0': [('192.0.2.2', 40001)]})]",
 )
 
-PRIVATE_PREFIXES = ("docker", "virbr", "br-", "veth", "cni", "flannel", "lxcbr", "lxdbr", "podman")
-"""interfaces that software creates on one machine: their addresses mean nothing on another"""
 LOCAL_PREFIXES = ("docker", "virbr", "br-", "veth")
 """of those, the ones that never reach another machine: overlays (flannel) do"""
-STUCK_SIGNS = (watchdog.WATCHDOG, watchdog.STORE_GET, peers.NCCL_REMOTE, nccl.ERROR_CODE)
 
 
 NCCL_DECIDES = (nic_filter.NCCL, nccl_choice.COMM_ID, nccl_choice.FAMILY)
@@ -219,7 +216,7 @@ def _misplaced(facts: NodesFacts, group: Sequence[Misplaced]) -> Finding:
     return FAULT.error(
         summary,
         reason=f"ranks connect to the address that they are told and wait{works}. "
-        f"{first.program} takes it as {first.choice.because}",
+        f"{first.program} takes it: {first.choice.because}",
         evidence=[
             *_evidence(facts.node(first.node).facts, first.choice),
             *map(blocked.connect_evidence, tries),
@@ -248,16 +245,18 @@ def others_get_to_its_addresses(facts: NodesFacts, node: Node) -> bool:
 
 @FAULT.explain
 def nccl_announced_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
-    chosen = [s for s in wreckage.seen(nccl.BOOTSTRAP_USING, CHOSE) if _is_private(s)]
+    chosen = [
+        s for s in wreckage.seen(nccl.BOOTSTRAP_USING, CHOSE) if announced_addresses.is_private(s)
+    ]
     failed = [
         one
         for one in connections.attempts(wreckage, connections.NCCL)
-        if _is_private_address(one.address) or (chosen and not one.address)
+        if announced_addresses.is_private_address(one.address) or (chosen and not one.address)
     ]
     if not chosen and not failed:
         return None
-    named = _interface(chosen, failed)
-    confidence = _confidence(wreckage, chosen, failed)
+    named = announced_addresses.interface_of(chosen, failed)
+    confidence = announced_addresses.confidence(wreckage, chosen, failed)
     if not confidence:
         return None
     setting = wreckage.settings.get(nic_filter.NCCL, "")
@@ -280,7 +279,7 @@ def mpi_used_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
     failed = [
         one
         for one in connections.attempts(wreckage, connections.MPI)
-        if _is_private_address(one.address)
+        if announced_addresses.is_private_address(one.address)
     ]
     missed = wreckage.seen(NO_COMMON)
     if not failed and not missed:
@@ -291,7 +290,9 @@ def mpi_used_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
         else "Horovod found no interface name that all hosts can use to reach each other",
         confidence=0.6,
         seen=[*(one.seen for one in failed), *missed],
-        culprit=Culprit(what=_interface([], failed) if failed else "network interfaces"),
+        culprit=Culprit(
+            what=announced_addresses.interface_of([], failed) if failed else "network interfaces"
+        ),
         fix="set the interface that reaches the other machines: `mpirun --mca btl_tcp_if_include "
         "eth0 --mca oob_tcp_if_include eth0`, or `horovodrun --network-interfaces eth0`",
         next="ip -br address",
@@ -301,11 +302,13 @@ def mpi_used_a_private_address(wreckage: Wreckage) -> Diagnosis | None:
 @FAULT.explain
 def hosts_announced_different_networks(wreckage: Wreckage) -> Diagnosis | None:
     """Each address may be correct by itself, but they are not on one network."""
-    chosen = [s for s in wreckage.seen(nccl.BOOTSTRAP_USING) if not _is_private(s)]
-    if any(_is_private(s) for s in wreckage.seen(nccl.BOOTSTRAP_USING)):
+    chosen = [
+        s for s in wreckage.seen(nccl.BOOTSTRAP_USING) if not announced_addresses.is_private(s)
+    ]
+    if any(announced_addresses.is_private(s) for s in wreckage.seen(nccl.BOOTSTRAP_USING)):
         return None
     by_name = {s.fields["interface"]: s for s in chosen}
-    networks = {_network(s.fields["address"]) for s in chosen} - {""}
+    networks = {announced_addresses.network(s.fields["address"]) for s in chosen} - {""}
     failed = connections.attempts(wreckage, connections.NCCL)
     if len(networks) < 2 or len(wreckage.hosts) < 2 or not failed:
         return None
@@ -318,39 +321,6 @@ def hosts_announced_different_networks(wreckage: Wreckage) -> Diagnosis | None:
         fix="choose the network that all hosts share: set NCCL_SOCKET_IFNAME on each of them",
         next="ip -br address",
     )
-
-
-def _is_private(seen: Sighting) -> bool:
-    name, address = seen.fields.get("interface", ""), seen.fields.get("address", "")
-    return addresses.is_loopback(address) or name == "lo" or name.startswith(PRIVATE_PREFIXES)
-
-
-def _is_private_address(address: str) -> bool:
-    """Loopback, or the network that Docker gives its bridge."""
-    return addresses.is_loopback(address) or address.startswith("172.17.")
-
-
-def _interface(chosen: list[Sighting], failed: list[Attempt]) -> str:
-    if chosen:
-        return chosen[0].fields["interface"]
-    return "lo" if addresses.is_loopback(failed[0].address) else "docker0"
-
-
-def _confidence(wreckage: Wreckage, chosen: list[Sighting], failed: list[Attempt]) -> float:
-    """On one machine loopback works, so something must show that there are several."""
-    several = len(wreckage.hosts) > 1
-    if _named_loopback(wreckage):
-        return 0.5 if failed or several else 0.0  # loopback-multi-node says it better
-    if chosen and failed:
-        return 0.9 if several else 0.75
-    if failed:
-        return 0.6
-    stuck = bool(wreckage.seen(*STUCK_SIGNS)) or any(connections.attempts(wreckage))
-    return 0.7 if several and stuck and not wreckage.roots() else 0.0
-
-
-def _named_loopback(wreckage: Wreckage) -> bool:
-    return wreckage.settings.get(nic_filter.NCCL, "").lstrip("=") in ("lo", "127.0.0.1")
 
 
 def _excludes_but_admits(setting: str, name: str) -> bool:
@@ -370,14 +340,6 @@ def _filter_origin(setting: str, name: str) -> str:
     if _excludes_but_admits(setting, name):
         return f", re-admitted by {setting}"
     return f", chosen by NCCL_SOCKET_IFNAME={setting}" if setting else ""
-
-
-def _network(address: str) -> str:
-    """The widest part that subnets of one job usually share; logs do not show the netmask."""
-    ip = addresses.parse(address)
-    if ip is None:
-        return ""
-    return ".".join(str(ip).split(".")[:2]) if ip.version == 4 else ip.exploded[:14]
 
 
 # --- in what a user wrote -----------------------------------------------------------------------
