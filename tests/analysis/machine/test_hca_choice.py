@@ -54,6 +54,9 @@ def test_why_a_port_is_passed_over() -> None:
         "mlx5_0:1": "does not match NCCL_IB_HCA=mlx5_1",
         "mlx5_1:2": "DOWN, not ACTIVE",
     }
+    efa = hca_choice.choose((a_port_of("rdmap0s6", link_layer="Unspecified"),), "")
+    assert efa.taken == ()
+    assert efa.passed[0].why == "link layer Unspecified"
     assert names(choice.inactive) == ["mlx5_1:2"]
     assert choice.widened == (("mlx5_1", ("mlx5_10",)),)
     assert hca_choice.choose(PORTS, "=mlx5_1").widened == ()

@@ -235,6 +235,7 @@ test_check = check_table(
         saying=["send data over br-1a2b (172.18.0.1) too", "`ip route get ADDRESS_OF_A_PEER`"],
     ),
     silent(across(ETH0, NETWORK_OF_A_COMPOSE_FILE, rdma_ports=(a_port_of("mlx5_0"),))),
+    silent(across(ETH0, NETWORK_OF_A_COMPOSE_FILE, settings=settings(NCCL_NET="AWS Libfabric"))),
     # what differs between versions
     speaks(
         "warning",
@@ -283,6 +284,17 @@ test_check = check_table(
     silent(across(ETH0, an_interface("ib0", "10.8.0.5"))),
     silent(across(an_interface("eth1", "10.1.0.5"), ETH0)),
     silent(across(an_interface(kind="veth"))),  # eth0 of a container
+    silent(named(ETH0, an_interface("net1", "10.5.0.5", kind="veth"), nccl="=net1", gloo="net1")),
+    silent(across(DOCKER, routes=(), own_name=own_name("172.17.0.1"))),  # there is nothing else
+    speaks(
+        "error",  # no route tells the way, but there is an ordinary interface
+        named(DOCKER, an_interface(kind="veth"), nccl="docker", routes=()),
+        saying=["announce docker0", "`ip route get ADDRESS_OF_A_PEER`"],
+    ),
+    not_applicable(  # whatever the interfaces are, 127.0.0.1 is not ok
+        a_machine(TWO_NODES, interfaces=(ETH0,), own_name=own_name()),
+        saying=["falls back to loopback", "see hostname-misresolves"],
+    ),
     silent(named(DOCKER, ETH0, nccl="=eth0", gloo="eth0")),
     silent(a_machine(interfaces=(a_loopback(), NETWORK_OF_A_COMPOSE_FILE, ETH0))),  # one machine
     silent(a_machine(interfaces=(a_loopback(),), own_name=own_name("127.0.1.1"))),

@@ -1,9 +1,10 @@
 """The RDMA ports NCCL takes, and what NCCL_IB_HCA makes of them.
 
 Read from NVIDIA/nccl src/transport/net_ib.cc (net_ib/init.cc from 2.29 on) and src/misc/utils.cc,
-2.18 to 2.30.7: of every device each port that is ACTIVE and whose device and number the filter
-admits. Entries are `<device>[:port[:rail[:plane]]]`; without `=` a name is a prefix. A filter that
-admits nothing is no error: NCCL says `No device found` at INFO and uses TCP.
+2.18 to 2.30.7: of every device each port that is ACTIVE, is InfiniBand or Ethernet, and whose
+device and number the filter admits. Entries are `<device>[:port[:rail[:plane]]]`; without `=` a
+name is a prefix. A filter that admits nothing is no error: NCCL says `No device found` at INFO and
+uses TCP.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from holdfast.analysis.machine.interface_choice import Passed
 
 HCA = "NCCL_IB_HCA"
 ACTIVE = "ACTIVE"
+LINK_LAYERS = ("InfiniBand", "Ethernet")
+"""others, such as EFA's, need a network plugin, which has filters of its own"""
 
 
 class HcaEntry(NamedTuple):
@@ -58,11 +61,11 @@ def choose(ports: Sequence[RdmaPort], value: str) -> HcaChoice:
     admitted = [port for port in ports if admits(port)]
     reason = f"{'excluded by' if wanted.exclude else 'does not match'} {HCA}={value}"
     return HcaChoice(
-        taken=tuple(port for port in admitted if port.state == ACTIVE),
+        taken=tuple(port for port in admitted if not _unusable(port)),
         passed=tuple(
-            Passed(name=port.name, why=f"{port.state}, not {ACTIVE}" if admits(port) else reason)
+            Passed(name=port.name, why=_unusable(port) if admits(port) else reason)
             for port in ports
-            if port.state != ACTIVE or not admits(port)
+            if _unusable(port) or not admits(port)
         ),
         unknown=tuple(
             str(entry)
@@ -72,6 +75,13 @@ def choose(ports: Sequence[RdmaPort], value: str) -> HcaChoice:
         inactive=tuple(port for port in admitted if port.state != ACTIVE),
         widened=() if wanted.exact or wanted.exclude else tuple(_widened(entries, ports)),
     )
+
+
+def _unusable(port: RdmaPort) -> str:
+    """Why NCCL takes no notice of a port, whatever the filter; '' when it does."""
+    if port.state != ACTIVE:
+        return f"{port.state}, not {ACTIVE}"
+    return "" if port.link_layer in LINK_LAYERS else f"link layer {port.link_layer}"
 
 
 def read_entries(value: str) -> tuple[HcaEntry, ...]:

@@ -18,6 +18,9 @@ from holdfast.analysis.machine.interface_choice import InterfaceChoice, Taken
 
 TUNNEL = re.compile(r"(?:tun|tap|wg|ppp|utun|tailscale|zt)\w*")
 """VPN software names its interfaces so"""
+LOOPBACK = "loopback never leaves this machine"
+HOST_ENDS = ("veth", "cali", "lxc", "azv")
+"""names that container software gives to its end of a veth pair"""
 MAY_BE_ROUTED = ("cni", "podman")
 """bridges whose networks some clusters do route between machines"""
 
@@ -63,13 +66,15 @@ class Doubt(NamedTuple):
 
 def doubts(choice: InterfaceChoice, facts: MachineFacts) -> list[Doubt]:
     """About each interface that a library takes, in its order."""
-    by_name = {one.name: one for one in known(facts.interfaces)}
+    interfaces = known(facts.interfaces)
     found = []
     for taken in choice.taken:
-        # an alias, 'eth0:1', belongs to the interface before the colon
-        interface = by_name.get(taken.name) or by_name[taken.name.partition(":")[0]]
-        why = doubt(interface, facts) or _about_state(interface, taken)
-        if why:
+        if addresses.is_loopback(taken.address):
+            found.append(Doubt(taken, LOOPBACK, certain=True))
+            continue
+        interface = addresses.carrier(interfaces, taken.address)  # an alias is none of them by name
+        why = (doubt(interface, facts) or _about_state(interface, taken)) if interface else ""
+        if interface and why:
             found.append(Doubt(taken, why, certain=_is_dead_end(interface, facts)))
     return found
 
@@ -77,17 +82,35 @@ def doubts(choice: InterfaceChoice, facts: MachineFacts) -> list[Doubt]:
 def doubt(interface: Interface, facts: MachineFacts) -> str:
     """Why other machines hardly reach an interface; '' where nothing speaks against it."""
     if interface.kind == "loopback":
-        return "loopback never leaves this machine"
+        return LOOPBACK
     right = leads_out(facts)
-    if not right or right == interface.name:
+    if right == interface.name or not (right or _has_another(interface, facts)):
         return ""
     if addresses.is_private_bridge(interface):
         return "a bridge that container or VM software made for itself, behind NAT"
-    if interface.kind == "veth":
+    if _leads_into_a_container(interface):
         return "one end of a pair that leads into a container"
     if TUNNEL.fullmatch(interface.name):
         return "a tunnel of VPN software"
     return ""
+
+
+def _has_another(interface: Interface, facts: MachineFacts) -> bool:
+    """Is there an ordinary interface beside this one?"""
+    return any(
+        one.running
+        and one.addresses
+        and one.name != interface.name
+        and one.kind != "loopback"
+        and not addresses.is_private_bridge(one)
+        and not _leads_into_a_container(one)
+        for one in known(facts.interfaces)
+    )
+
+
+def _leads_into_a_container(interface: Interface) -> bool:
+    """By its name: inside the container the other end, often eth0, is the way out."""
+    return interface.kind == "veth" and interface.name.startswith(HOST_ENDS)
 
 
 def _about_state(interface: Interface, taken: Taken) -> str:

@@ -97,7 +97,7 @@ def nccl_takes_an_unreachable_interface(facts: MachineFacts) -> Finding:
         return FAULT.does_not_apply(f"{first.sentence}: see loopback-multi-node")
     if doubts:
         return _announces(facts, first, doubts[0])
-    if facts.plan.multi_node and facts.rdma_ports == ():  # with RDMA no data goes over sockets
+    if facts.plan.multi_node and _sends_over_sockets(facts):
         doubts = way_out.doubts(every, facts)
     return _sends_data(facts, every, doubts) if doubts else FAULT.ok(_sentence(first, every))
 
@@ -120,6 +120,12 @@ def gloo_takes_an_unreachable_interface(facts: MachineFacts) -> Finding:
 def _has_no_nccl(facts: MachineFacts) -> bool:
     installed = isinstance(facts.software, Software) and facts.software.nccl == ()
     return installed and facts.accelerators == ()
+
+
+def _sends_over_sockets(facts: MachineFacts) -> bool:
+    """Not where there is RDMA, nor with a network plugin that was asked for."""
+    network = facts.setting("NCCL_NET")
+    return facts.rdma_ports == () and (network is None or network.value.lower() == "socket")
 
 
 def _sentence(first: InterfaceChoice, every: InterfaceChoice) -> str:
