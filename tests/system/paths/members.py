@@ -65,6 +65,22 @@ class Member:
     def losses(self, *others: Member) -> tuple[PathLoss, ...]:
         return self.run(losses(self.name, _measured(others), key=KEY))
 
+    def all_at_once(
+        self, *others: Member
+    ) -> tuple[tuple[Reached, ...], tuple[PathLoss, ...], PathSizes]:
+        """Sizes of the first only."""
+        targets = _measured(others)
+
+        async def probe() -> tuple[tuple[Reached, ...], tuple[PathLoss, ...], PathSizes]:
+            reached, lost, (path,) = await asyncio.gather(
+                reach(self.name, [one for other in others for one in other.targets()], key=KEY),
+                losses(self.name, targets, key=KEY),
+                sizes(self.name, targets[:1], key=KEY),
+            )
+            return reached, lost, path
+
+        return self.run(probe())
+
     def routes(self, other: Member) -> tuple[RouteTo, ...]:
         async def ask() -> tuple[RouteTo, ...]:
             return routes(self.name, other.targets())

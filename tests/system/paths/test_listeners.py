@@ -21,6 +21,7 @@ from holdfast.system.paths import (
     sizes,
     wire,
 )
+from holdfast.system.paths import loss as loss_module
 from holdfast.system.paths.attempts import first_to_end
 from holdfast.system.paths.connect import ConnectFailed, ProbeConnection
 from holdfast.system.paths.datagrams import DatagramSession
@@ -157,7 +158,12 @@ async def _attempts_only(target: Target) -> tuple[Outcome, str]:
     [("c", KEY, "node c answered"), ("b", b"another check", "closed without an answer")],
     ids=["node", "check"],
 )
-def test_another_node_or_another_check_is_not_the_target(node: str, key: bytes, words: str) -> None:
+def test_another_node_or_another_check_is_not_the_target(
+    node: str, key: bytes, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_module, "QUESTIONS", 2)
+    monkeypatch.setattr(loss_module, "LATE", 0.1)
+
     async def work() -> None:
         async with probe_listeners(node, [("lo", "127.0.0.1")], None, key=key) as up:
             (target,) = up.targets
