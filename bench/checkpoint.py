@@ -68,7 +68,9 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def prepared(given: argparse.Namespace, *, only: str = "") -> Iterator[tuple[dict[str, Way], str]]:
+def prepared(
+    given: argparse.Namespace, *, only: str = "", beside_limits: bool = False
+) -> Iterator[tuple[dict[str, Way], str]]:
     with group_of_one(), tempfile.TemporaryDirectory(dir=given.folder) as folder:
         state = a_state(given.size * MIB, given.device)
         ours = Ours(state)
@@ -77,7 +79,7 @@ def prepared(given: argparse.Namespace, *, only: str = "") -> Iterator[tuple[dic
         if given.ways:
             chosen = [name for name in ways if any(part in name for part in given.ways)]
             ways = {name: ways[name] for name in [OURS, *chosen] if name in ways}
-        yield ways if only else limits(state) | ways, folder
+        yield limits(state) | ways if beside_limits else ways, folder
         for way in ways.values():
             way.close()
 
@@ -127,7 +129,7 @@ class Results:
 
 
 def speed(given: argparse.Namespace) -> None:
-    with prepared(given) as (ways, folder):
+    with prepared(given, beside_limits=True) as (ways, folder):
         report(measure(ways, folder, given.repeats), given)
 
 

@@ -37,18 +37,20 @@ def dlrover(state: holdfast.State) -> Way:
     module: Any = importlib.import_module("dlrover.trainer.torch.flash_checkpoint.ddp")
     logging.disable(logging.WARNING)
     made: list[Any] = []
+    own_folder: list[str] = []
     step = [0]
 
     def save(place: str) -> Took:
         if not made:
-            made.append(module.DdpCheckpointer(f"{place}-dlrover"))
+            own_folder.append(f"{place}-dlrover")
+            made.append(module.DdpCheckpointer(own_folder[0]))
         os.makedirs(place)
         step[0] += 1
         began = time.monotonic()
         path = f"{place}/all.pt"
         made[0].save_checkpoint(step[0], plain(state), path, storage_type=module.StorageType.DISK)
         stall = time.monotonic() - began
-        _wait_for(f"{place}-dlrover/dlrover_latest.txt", str(step[0]), began)
+        _wait_for(f"{own_folder[0]}/dlrover_latest.txt", str(step[0]), began)
         return Took(stall, time.monotonic() - began)
 
     def load(place: str) -> None:

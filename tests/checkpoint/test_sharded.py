@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import holdfast
+from holdfast.checkpoint.exchange import to_dcp, to_huggingface
+from holdfast.checkpoint.exchange.bring_in import bring_in
 from holdfast.checkpoint.rank_files import RankFiles, TensorFile
+from holdfast.errors import ConfigError
 from tests.cli.holdfast_command import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -129,6 +134,53 @@ def test_one_name_for_different_tensors_is_refused_by_the_first_save(
     [said] = found[0]["parallels"][how]
     assert said.startswith(f"ConfigError: {words}")
     assert [rank["parallels"][how] for rank in found] == [[said]] * 4
+
+
+def test_stages_of_a_pipeline_are_read_and_exported_whole(
+    found: Found, folder: Path, tmp_path: Path
+) -> None:
+    assert found
+    names = {f"layers.layer{i}.{key}" for i in range(4) for key in ("weight", "bias", "seen")}
+    with holdfast.load(folder / "parallels" / "pipeline") as saved:
+        dcp = to_dcp.export(saved, str(tmp_path / "dcp"))
+        hf = to_huggingface.export(saved, str(tmp_path / "hf"), shard_size=10**9)
+        model, optimizer = dict(saved.model.items()), saved.optimizer
+    assert model.keys() == names
+    assert {float(model[f"layers.layer{i}.seen"]) for i in (0, 2)} == {0.0, 2.0}
+    assert optimizer is not None
+    assert optimizer["state"].keys() == {name for name in names if not name.endswith("seen")}
+    assert [len(group["params"]) for group in optimizer["param_groups"]] == [8]
+    said = ("layers.layer0.seen and 3 more: each rank saved its own, and those of one rank are "
+            "written; for those of another, give --rank N")  # fmt: skip
+    assert dcp.notes == hf.notes == (said,)
+    exported = TensorFile(str(tmp_path / "hf" / "model.safetensors"))
+    assert {name: exported.read(name).tolist() for name in exported.names} == {
+        name: value.tolist() for name, value in model.items()
+    }
+    again = bring_in(str(tmp_path / "dcp"), str(tmp_path / "again"))
+    assert (again.tensors, again.notes) == (12 + 3 * 8, ())
+    plain = torch.nn.Module()
+    plain.layers = torch.nn.ModuleDict({f"layer{i}": torch.nn.Linear(5, 5) for i in range(4)})
+    for layer in plain.layers.values():
+        layer.register_buffer("seen", torch.zeros(1))
+    whole = torch.optim.AdamW(plain.parameters(), lr=0.01)
+    holdfast.load(folder / "parallels" / "pipeline", model=plain, optimizer=whole).close()
+    assert all(torch.equal(value, model[name]) for name, value in plain.state_dict().items())
+    last = whole.state[plain.get_parameter("layers.layer3.weight")]["exp_avg"]
+    assert torch.equal(last, optimizer["state"]["layers.layer3.weight"]["exp_avg"])
+
+
+def test_shards_that_each_rank_saved_for_itself_are_not_called_damaged(
+    found: Found, folder: Path, tmp_path: Path
+) -> None:
+    assert found
+    path = folder / "parallels" / "per-rank"
+    with pytest.raises(ConfigError, match="each of its 4 ranks saved its own model and optimizer"):
+        holdfast.load(path)
+    said = r"only its own shards \(model.layers.0.weight: \[3, 5\] of \[5, 5\]\)"
+    with holdfast.load(path, rank=2) as saved, pytest.raises(ConfigError, match=said):
+        to_huggingface.export(saved, str(tmp_path / "hf"), shard_size=10**9)
+    assert not (tmp_path / "hf").exists()
 
 
 def test_averages_of_the_weights_and_a_second_optimizer_are_saved_in_shards(found: Found) -> None:

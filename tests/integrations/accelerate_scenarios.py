@@ -24,7 +24,9 @@ def train(folder: str, **loading: Any) -> dict[str, Any]:
     )
     accelerator.step = 0
     set_seed(1)
-    plain = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 1))
+    plain = nn.Sequential(
+        nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 1)
+    )
     made = torch.optim.AdamW(plain.parameters(), lr=0.01)
     dataset = TensorDataset(INPUTS, INPUTS.sum(dim=1, keepdim=True).tanh())
     # 19 batches of a rank in an epoch: 9 steps and a smaller one.

@@ -23,7 +23,9 @@ RANKS = int(os.environ.get("WORLD_SIZE", "1"))
 class Model(pl.LightningModule):  # type: ignore[misc]
     def __init__(self, rate: float, plateau: bool) -> None:
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 1))
+        self.net = nn.Sequential(
+            nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 1)
+        )
         self.rate, self.plateau = rate, plateau
         self.seen: list[tuple[int, float]] = []
 

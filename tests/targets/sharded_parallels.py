@@ -23,6 +23,8 @@ class Layers(nn.Module):
     def __init__(self, names: list[str]) -> None:
         super().__init__()
         self.layers = nn.ModuleDict({name: nn.Linear(5, 5) for name in names})
+        for layer in self.layers.values():  # every rank has its own
+            layer.register_buffer("seen", torch.tensor([float(dist.get_rank())]))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers.values():

@@ -21,7 +21,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from holdfast.checkpoint.exchange.new_folder import new_folder
 from holdfast.checkpoint.exchange.tensor_stream import Progress
-from holdfast.checkpoint.exchange.to_huggingface import Exported
+from holdfast.checkpoint.exchange.to_huggingface import Exported, one_of_many
 from holdfast.checkpoint.reading.saved_state import SavedState, TensorOnDisk, by_names
 from holdfast.errors import EnvironmentFailure
 
@@ -57,6 +57,7 @@ def export(saved: SavedState, target: str, *, progress: Progress = lambda _: Non
     planned = _without_memory(nested, tensors, ())
     left_out = [name for name in saved.model if name not in saved.model.on_disk]
     notes += [f"{name} is no tensor: left out" for name in left_out]
+    notes += one_of_many(saved)
     with new_folder(target) as folder, warnings.catch_warnings():
         try:
             # A file for each tensor: of a larger one DCP would keep all tensors in memory.

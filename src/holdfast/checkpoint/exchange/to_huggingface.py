@@ -57,6 +57,7 @@ def export(
             sync(path)
     notes = [f"{name} is no tensor: left out" for name in model if name not in model.on_disk]
     notes += [f"{name} is the same tensor as {kept}: written once" for name, kept in tied.items()]
+    notes += one_of_many(saved)
     return Exported(
         path=os.path.abspath(target),
         files=(*names, *((INDEX,) if len(shards) > 1 else ())),
@@ -64,6 +65,16 @@ def export(
         bytes=total,
         notes=tuple(notes),
     )
+
+
+def one_of_many(saved: SavedState) -> list[str]:
+    """What every rank had for itself, and is taken from one of them."""
+    names = saved.of_one_rank
+    if not names:
+        return []
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    said = f"{names[0]}{more}: each rank saved its own, and those of one rank are written"
+    return [f"{said}; for those of another, give --rank N"]
 
 
 def _untied(model: SavedTensors) -> tuple[dict[str, TensorOnDisk], dict[str, str]]:

@@ -89,7 +89,9 @@ def model_and_optimizer(saved: SavedState, model: nn.Module, optimizer: Optimize
 
 def _from_shards(saved: SavedState, model: nn.Module, optimizer: Optimizer | None) -> None:
     try:
-        found = ShardRestorer(NamedParameters(model, optimizer), saved.files, saved.index)
+        found = ShardRestorer(
+            NamedParameters(model, optimizer), saved.files, saved.index, saved.other_trees
+        )
     except (LookupError, TypeError, AttributeError) as odd:
         raise DamagedTreeError(f"the saved state is damaged: {odd!r}") from odd
     sharded.load(saved.path, saved.index, found.wanted)

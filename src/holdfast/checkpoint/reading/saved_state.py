@@ -19,6 +19,7 @@ import torch
 from holdfast.analysis.checkpoints.manifest import Manifest
 from holdfast.checkpoint import sharded, tree
 from holdfast.checkpoint.rank_files import RankFiles
+from holdfast.checkpoint.reading.whole_optimizer import merged
 from holdfast.checkpoint.sharded_index import ShardIndex
 from holdfast.checkpoint.sharded_tree import TensorToFill
 from holdfast.checkpoint.state import GROUPS, OWN_STRUCTURE
@@ -139,6 +140,7 @@ class SavedState:
         self._rank = rank
         self._files = RankFiles(path, rank) if rank else self._first
         self._shards: ShardIndex | None = None
+        self._trees: list[RankFiles] | None = None
 
     @property
     def model(self) -> SavedTensors:
@@ -146,12 +148,34 @@ class SavedState:
         found = self._decoded("model")
         if found is None:
             raise ConfigError(f"{self.path} holds no model")
+        whole = dict(found)
+        for files in self.other_trees():
+            node = files.part("sharded").get("model")
+            for name, value in (_decode(node, files, self._piece) if node else {}).items():
+                whole.setdefault(name, value)
         return SavedTensors(
-            {**found, **self._of_other_ranks(found)}, getattr(found, "_metadata", None)
+            {**whole, **self._of_other_ranks(whole)}, getattr(found, "_metadata", None)
         )
 
+    def other_trees(self) -> list[RankFiles]:
+        """One of each kind that ranks had with other parameters: stages of a pipeline, experts.
+        Not where each saved its own, which may have the same names."""
+        if self._trees is None:
+            ranks = self._first.part("sharded").get("trees", []) if self.kind == "sharded" else []
+            wanted = [] if set(PARTS) & set(self.manifest.per_rank) else ranks
+            self._trees = [RankFiles(self.path, int(r)) for r in wanted if int(r) != self._rank]
+        return self._trees
+
+    @property
+    def of_one_rank(self) -> list[str]:
+        """Tensors of a sharded model that every rank has for itself, such as the statistics of a
+        batch norm: here are those of one rank."""
+        if self.kind != "sharded" or self.world_size == 1:
+            return []
+        return [n for n, each in self.model.on_disk.items() if each.key not in self.index]
+
     def _of_other_ranks(self, found: Mapping[str, Any]) -> dict[str, TensorOnDisk]:
-        """Parameters that this rank did not have: stages of a pipeline, experts."""
+        """Parameters that none of these trees has: earlier releases did not say which there are."""
         if self.kind != "sharded":
             return {}
         known = {each.key for each in found.values() if isinstance(each, TensorOnDisk)}
@@ -240,7 +264,12 @@ class SavedState:
         if node is None:
             return None
         if self.kind == "sharded" and name == "optimizer":
-            return self._sharded_optimizer(files, node)
+            found = self._sharded_optimizer(files, node)
+            for other in self.other_trees():
+                more = other.part("sharded").get(name)
+                if more is not None:
+                    found = merged(found, self._sharded_optimizer(other, more))
+            return found
         return _decode(node, files, self._piece)
 
     def _node(self, name: str) -> tuple[RankFiles, Node]:
@@ -278,17 +307,29 @@ class SavedState:
 def _decode(node: Node, files: RankFiles, piece: Callable[[Any], TensorOnDisk]) -> Any:
     """With a TensorOnDisk in the place of every tensor."""
     mapped = TensorDecoder(files.tensor, keep_mapped=True)
+    parts: list[str] = []
 
     def leaf(kind: str, body: Node) -> object:
         if kind == "piece":
             return piece(body)
-        if kind != "tensor":
+        is_local = kind == "local"  # of one rank that saved its own
+        if kind != "tensor" and not is_local:
             return mapped.decode(kind, body)
-        tensor = mapped.decode(kind, body)  # mapped: its bytes are read when they are used
+        # Mapped: its bytes are read when they are used.
+        tensor = mapped.decode("tensor", body["stored"]["tensor"] if is_local else body)
         assert isinstance(tensor, torch.Tensor)
+        if is_local and list(tensor.shape) != list(body["size"]):
+            parts.append(f"{body['name']}: {list(tensor.shape)} of {list(body['size'])}")
         return TensorOnDisk(body["name"], tensor.dtype, tuple(tensor.shape), lambda: tensor)
 
-    return tree.decode(node, leaf)
+    found = tree.decode(node, leaf)
+    if parts:
+        raise ConfigError(
+            f"each rank saved only its own shards ({parts[0]}), and where they belong is not known",
+            hint="resume with the same ranks and save without per_rank, with a name of its own for "
+            "each parameter of the whole model",
+        )
+    return found
 
 
 def open_state(path: str, manifest: Manifest, **more: Any) -> SavedState:
