@@ -58,11 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    code = check_nodes.run(arguments)
-    return _this_machine(arguments) if code is None else code
+    done = check_nodes.run(arguments)
+    return done if isinstance(done, int) else _this_machine(arguments, done)
 
 
-def _this_machine(arguments: argparse.Namespace) -> int:
+def _this_machine(arguments: argparse.Namespace, also_found: list[Finding]) -> int:
     from holdfast import catalogue
     from holdfast.check.collect import collect
     from holdfast.check.reader_list import readers_for
@@ -75,7 +75,7 @@ def _this_machine(arguments: argparse.Namespace) -> int:
     facts = collect(plan, readers_for(faults, also), seconds=arguments.deadline)
     if arguments.smoke:
         facts = smoke(facts, named=arguments.nproc_per_node is not None)
-    findings = catalogue.check(facts, faults)
+    findings = [*also_found, *catalogue.check(facts, faults)]
     took = time.monotonic() - began
     counts = text.count(findings)
     if arguments.json:
@@ -118,12 +118,8 @@ def smoke(facts: MachineFacts, *, named: bool) -> MachineFacts:
     plan = facts.plan
     if not named and plan.nproc == 1 and facts.accelerators == ():
         plan = msgspec.structs.replace(plan, nproc=4)  # one rank alone would prove nothing
-    seen = conduct.run(plan, say=_narrate, loopback=facts.loopback)
+    seen = conduct.run(plan, say=streams.narrate, loopback=facts.loopback)
     return msgspec.structs.replace(facts, smoke=seen)
-
-
-def _narrate(line: str) -> None:
-    streams.remark(f"holdfast> {line}")
 
 
 def _hint(findings: list[Finding], *, timed_out: bool) -> None:

@@ -62,6 +62,11 @@ def remark(text: str) -> None:
         silence(sys.stderr)
 
 
+def narrate(line: str) -> None:
+    """Progress, in holdfast's own name."""
+    remark(f"holdfast> {line}")
+
+
 def silence(stream: TextIO) -> None:
     """Point the stream elsewhere, else the interpreter's own flush at exit complains again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
