@@ -63,7 +63,7 @@ def coordinate(
     faults = catalogue.choose(question.only, question.skip)
     facts, findings = asyncio.run(_survey(arguments, question, gathering, faults))
     _print(arguments, facts, findings, time.monotonic() - began)
-    return _exit_code(arguments, findings)
+    return exit_code(arguments, findings, facts)
 
 
 async def _survey(
@@ -85,7 +85,7 @@ async def _survey(
             facts = msgspec.structs.replace(facts, smoke=await survey.smoke(facts))
         findings = catalogue.check_nodes(facts, faults)
         await survey.finish(
-            _exit_code(arguments, findings), f"done; the report is on {coordinator}"
+            exit_code(arguments, findings, facts), f"done; the report is on {coordinator}"
         )
     return facts, findings
 
@@ -120,6 +120,11 @@ def _print(
     streams.answer("\n\n".join(part for part in parts if part))
 
 
-def _exit_code(arguments: argparse.Namespace, findings: list[Finding]) -> int:
+def exit_code(arguments: argparse.Namespace, findings: list[Finding], facts: NodesFacts) -> int:
+    """A node that is missing is an error also where `--only` leaves out the check that says so."""
+    from holdfast.findings import Status
+
     worst = max((finding.status.concern for finding in findings), default=0)
+    if facts.absent:
+        worst = max(worst, Status.ERROR.concern)
     return int(worst >= FAIL_ON[arguments.fail_on])

@@ -112,7 +112,8 @@ def _did_not_answer(one: Absence, others: int, *, answered: bool) -> Finding:
     )
     return FAULT.error(
         f"{one.name} takes no part: {one.why}",
-        reason=f"{known}. A job that includes it cannot start; the other {others} were looked at",
+        reason=f"{known}. A job that includes it cannot start"
+        + (f"; the other {others} were looked at" if others else ""),
         evidence=[Evidence(quote=one.why, source="ssh or the network", host=one.name)],
         fix=one.hint or f"`ssh {one.name} true`, or leave it out of the job",
         host=one.name,

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from holdfast.analysis.nodes import NodesFacts
-from holdfast.cli import check_nodes
+from holdfast.cli import check_survey
 from tests.faults.made_nodes import absent, some_nodes
 
 
@@ -22,4 +22,4 @@ def test_a_missing_node_fails_a_check_that_looks_for_something_else(
     facts: NodesFacts, fail_on: str, code: int
 ) -> None:
     """`--only` leaves out node-lost, and all that is left may be fine."""
-    assert check_nodes._exit_code(argparse.Namespace(fail_on=fail_on), [], facts) == code
+    assert check_survey.exit_code(argparse.Namespace(fail_on=fail_on), [], facts) == code
