@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.analysis.machine import Address, CouldNotLook, Interface, Unread, nccl_choice
 from holdfast.analysis.machine.interface_choice import ChoiceRule, InterfaceChoice
@@ -270,3 +272,42 @@ def test_it_asks_the_facts_of_the_machine() -> None:
     )
     with pytest.raises(CouldNotLook, match="no netlink"):
         nccl_choice.bootstrap(a_machine(interfaces=Unread(why="no netlink")))
+
+
+NAMES = st.sampled_from(["lo", "eth0", "eth1", "ib0", "docker0", "virbr0", "br-1", "tun0"])
+IPS = st.sampled_from(
+    ["10.0.0.5", "10.1.0.5", "127.0.0.1", "::1", "fe80::5", "2001:db8::5", "172.17.0.1"]
+)
+MADE_UP = st.builds(
+    lambda name, ips, running: addressed(name, *ips, running=running),
+    NAMES,
+    st.lists(IPS, max_size=3),
+    st.booleans(),
+)
+VALUES = st.text(alphabet="=^,:lo eth01docker%[]fe80.:*", max_size=12)
+
+
+@given(
+    interfaces=st.lists(MADE_UP, max_size=5, unique_by=lambda one: one.name),
+    said=st.builds(
+        NcclSettings,
+        version=st.sampled_from(["", OLD, NEW, "2.28", "nightly"]),
+        ifname=VALUES,
+        family=st.sampled_from(["", "AF_INET", "AF_INET6", "4"]),
+        comm_id=st.none() | VALUES | st.builds("{}:4000".format, IPS),
+    ),
+)
+def test_whatever_is_set_every_interface_is_taken_or_passed_over(
+    interfaces: list[Interface], said: NcclSettings
+) -> None:
+    for choose in (nccl_choice.bootstrap_choice, nccl_choice.socket_choice):
+        try:
+            choice = choose(interfaces, said)
+        except CouldNotLook:
+            assert said.comm_id  # only a name in it that was not resolved
+            continue
+        covers_every_interface(choice, tuple(interfaces))
+        assert bool(choice.error) == (not choice.taken)
+        assert len(choice.taken) <= (1 if choice.library == "NCCL bootstrap" else 16)
+        assert choice.sentence
+        assert choice.evidence.quote
