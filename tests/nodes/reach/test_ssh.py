@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import signal
 import subprocess
@@ -27,6 +28,15 @@ from tests.places import ROOT
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("ssh")]
 
 SECONDS = 6.0
+CHECK = (
+    sys.executable,
+    "-m",
+    "holdfast",
+    "check",
+    "--json",
+    "--only",
+    "peer-unreachable,node-lost",
+)
 NAMES = ("a", "well", "noisy", "jump", "inner", "key", "password", "stranger", "empty", "dead",
          "filtered", "hung", "missing", "endless")  # fmt: skip
 
@@ -270,6 +280,29 @@ def test_members_end_when_we_are_killed(site: Site, number: int) -> None:
         assert {"well", "inner"} < set(site.running())
         driver.send_signal(number)
         driver.wait(30)
+    _until(lambda: not site.running(), site.running)
+
+
+def test_check_names_the_hosts_of_a_file(site: Site, tmp_path: Path) -> None:
+    """The whole way: `holdfast check --hostfile`, with one node behind a jump host and one gone."""
+    hostfile = tmp_path / "my hosts"
+    hostfile.write_text("well slots=8\ninner slots=8  # behind a jump host\nempty slots=8\n")
+    done = subprocess.run(
+        [*CHECK, "--hostfile", str(hostfile)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    answer = json.loads(done.stdout)
+    assert [node["name"] for node in answer["nodes"]] == ["well", "inner"]
+    assert [(one["name"], one["hint"]) for one in answer["absent"]] == [
+        ("empty", "ssh -v empty true")
+    ]
+    errors = {one["slug"]: one["summary"] for one in answer["findings"] if one["status"] == "error"}
+    assert list(errors) == ["node-lost"]
+    assert "Connection refused" in errors["node-lost"]
+    assert done.returncode == 1
     _until(lambda: not site.running(), site.running)
 
 
