@@ -11,6 +11,7 @@ from holdfast.nodes.reach.environment import Alone, MeetingOptions, plan_meeting
 from holdfast.nodes.reach.meeting import MeetingPlan
 
 STEP = {
+    "SLURMD_NODENAME": "n3",
     "SLURM_CLUSTER_NAME": "lab",
     "SLURM_JOB_ID": "4711",
     "SLURM_JOB_NODELIST": "n[1-4]",
@@ -88,7 +89,7 @@ def test_a_step_of_slurm() -> None:
 
 
 def test_every_node_of_a_job_computes_the_same_port_and_jobs_differ() -> None:
-    assert plan(STEP).port == plan({**STEP, "SLURM_NODEID": "0"}).port
+    assert plan(STEP).port == plan({**STEP, "SLURM_NODEID": "0", "SLURMD_NODENAME": "n2"}).port
     assert plan(STEP).port != plan({**STEP, "SLURM_JOB_ID": "4712"}).port
 
 
@@ -177,8 +178,19 @@ def test_a_rank_that_the_batch_script_expanded_is_a_note() -> None:
             {"SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_ID": "1", "SLURM_NODEID": "0"},
             "srun --nodes=4 --ntasks=4 --ntasks-per-node=1 holdfast check",
         ),
+        # a batch script that was submitted from inside a step of another job
         (
-            {**STEP, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "n2"},
+            {**STEP, "SLURMD_NODENAME": "n7", "SLURM_NODEID": "0", "SLURM_JOB_NUM_NODES": "2"},
+            "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 holdfast check",
+        ),
+        (
+            {
+                **STEP,
+                "SLURM_STEP_NUM_NODES": "1",
+                "SLURMD_NODENAME": "n2",
+                "SLURM_NODEID": "0",
+                "SLURM_STEP_NODELIST": "n2",
+            },
             "srun --nodes=4 --ntasks=4 --ntasks-per-node=1 holdfast check",
         ),
     ],

@@ -89,7 +89,21 @@ def test_join_names_an_endpoint(text: str, endpoint: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a", "a:", ":4000", "a:x", "a:0", "a:65536", "a b:1", "fd00::1:4000", "[a:b]:1", "a:-1"],
+    [
+        "",
+        "a",
+        "a:",
+        ":4000",
+        "a:x",
+        "a:0",
+        "a:65536",
+        "a b:1",
+        "fd00::1:4000",
+        "[a:b]:1",
+        "a:-1",
+        "0.0.0.0:1",
+        "[::]:1",
+    ],
 )
 def test_what_is_no_endpoint_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--join"):

@@ -13,16 +13,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.errors import ConfigError
-from holdfast.nodes.reach import host_list, rack
+from holdfast.nodes.reach import slurm
+from holdfast.nodes.reach.job_numbers import NodeCount, StorePort, number_in, whole
 from holdfast.nodes.reach.meeting import (
     DEFAULT_STORE_PORT,
     MeetingPlan,
     join_endpoint,
     meeting_port,
 )
-
-_STEP = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
-"""what tells one step from all others"""
 
 
 class MeetingOptions(NamedTuple):
@@ -50,13 +48,13 @@ class _Said(NamedTuple):
 
 def plan_meeting(options: MeetingOptions, environment: Mapping[str, str]) -> MeetingPlan | Alone:
     """The meeting of this job's nodes."""
-    in_step = "SLURM_STEP_NODELIST" in environment and "SLURM_NODEID" in environment
+    in_step = slurm.in_step(environment)
     counted = _count(options, environment, in_step=in_step)
     if counted is None or (counted.most < 2 and options.join is None):
-        return Alone(_how_all_would(environment))
+        return Alone(slurm.how_all_would(environment))
     store = _store_port(options, environment)
     if in_step:
-        plan = _in_slurm(environment, counted, store)
+        plan = slurm.plan_of_step(environment, counted, store)
     else:
         plan = _by_variables(options, environment, counted, store)
     if options.join is not None:
@@ -73,7 +71,7 @@ def plan_meeting(options: MeetingOptions, environment: Mapping[str, str]) -> Mee
         raise ConfigError(
             f"{plan.index_source} must be below {plan.nodes} ({counted.source}), got {plan.index}"
         )
-    probed = store or _StorePort(DEFAULT_STORE_PORT, "the default of torch")
+    probed = store or StorePort(DEFAULT_STORE_PORT, "the default of torch")
     if probed.port == plan.port:
         raise ConfigError(
             f"{plan.port_source} and {probed.source} are both port {plan.port}: the job's store"
@@ -85,26 +83,9 @@ def plan_meeting(options: MeetingOptions, environment: Mapping[str, str]) -> Mee
     return dataclasses.replace(plan, least=least, steps_aside=aside)
 
 
-class _Count(NamedTuple):
-    least: int
-    most: int
-    source: str
-
-    def in_words(self) -> str:
-        span = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
-        return f"{self.source} says {span} nodes"
-
-
-class _StorePort(NamedTuple):
-    """Where the store of the job is going to listen."""
-
-    port: int
-    source: str
-
-
 def _count(
     options: MeetingOptions, environment: Mapping[str, str], *, in_step: bool
-) -> _Count | None:
+) -> NodeCount | None:
     """How many nodes. A flag beats what a script exported, but no step has more nodes than Slurm
     gave it; variables must agree.
     """
@@ -129,78 +110,39 @@ def _count(
     return counts[-1] if typed and in_step else first
 
 
-def _range(said: _Said) -> _Count:
+def _range(said: _Said) -> NodeCount:
     """'2', or torchrun's elastic '2:4'."""
     low, colon, high = said.value.partition(":")
-    least = _whole(low)
-    most = _whole(high) if colon else least
+    least = whole(low)
+    most = whole(high) if colon else least
     if least is None or most is None or not 1 <= least <= most:
         raise ConfigError(
             f"{said.source} must be N or MIN:MAX with 1 <= MIN <= MAX, got {said.value[:40]!r}"
         )
-    return _Count(least, most, said.source)
+    return NodeCount(least, most, said.source)
 
 
-def _ranks_per_node(environment: Mapping[str, str]) -> list[_Count]:
+def _ranks_per_node(environment: Mapping[str, str]) -> list[NodeCount]:
     """Ranks of the job by ranks of this node, where that comes out even."""
     for world, local in (
         ("WORLD_SIZE", "LOCAL_WORLD_SIZE"),
         ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ):
-        total, here = _whole(environment.get(world, "")), _whole(environment.get(local, ""))
+        total, here = whole(environment.get(world, "")), whole(environment.get(local, ""))
         if total and here and total % here == 0:
-            return [_Count(total // here, total // here, f"{world} / {local}")]
+            return [NodeCount(total // here, total // here, f"{world} / {local}")]
     return []
-
-
-def _in_slurm(
-    environment: Mapping[str, str], counted: _Count, store: _StorePort | None
-) -> MeetingPlan:
-    """Node 0 of the step coordinates; the step's list is in the order of SLURM_NODEID."""
-    source = "SLURM_STEP_NODELIST"
-    names = tuple(host_list.expand(environment[source], source=source))
-    if len(names) != counted.most:
-        raise ConfigError(f"{counted.in_words()}, {source} has {len(names)}")
-    index = _number(environment, "SLURM_NODEID")
-    job = environment.get("SLURM_JOB_ID", "")
-    return MeetingPlan(
-        nodes=counted.most,
-        nodes_source=counted.source,
-        host=names[0],
-        host_source=source,
-        port=meeting_port(store.port if store else None, _whole(job) or 0),
-        port_source=f"{store.source} + 1" if store else "SLURM_JOB_ID",
-        index=index,
-        index_source="SLURM_NODEID",
-        by_address=False,
-        names=names,
-        own_name=names[index] if index is not None and index < len(names) else "",
-        rack=rack.from_slurm(environment),
-        job=".".join(filter(None, (environment.get(name) for name in _STEP))),
-        notes=_rank_of_another_node(environment, index),
-    )
-
-
-def _rank_of_another_node(environment: Mapping[str, str], index: int | None) -> tuple[str, ...]:
-    rank = _whole(environment.get("NODE_RANK", "").strip())
-    if rank is None or rank == index:
-        return ()
-    note = (
-        f"NODE_RANK is {rank} on node {index} (SLURM_NODEID): a batch script expands variables"
-        " once, on the first node; set NODE_RANK inside srun"
-    )
-    return (note,)
 
 
 def _by_variables(
     options: MeetingOptions,
     environment: Mapping[str, str],
-    counted: _Count,
-    store: _StorePort | None,
+    counted: NodeCount,
+    store: StorePort | None,
 ) -> MeetingPlan:
     host, endpoint_port = _host(options, environment)
     if store is None and endpoint_port:
-        store = _StorePort(endpoint_port, "PET_RDZV_ENDPOINT")
+        store = StorePort(endpoint_port, "PET_RDZV_ENDPOINT")
     index = _index(environment)
     return MeetingPlan(
         nodes=counted.most,
@@ -240,7 +182,7 @@ def _host(
         endpoint = environment.get("PET_RDZV_ENDPOINT", "").strip()
         host, _, port = endpoint.rpartition(":") if ":" in endpoint else (endpoint, "", "")
         if host:
-            return _Said(host.strip("[]"), "PET_RDZV_ENDPOINT"), _whole(port)
+            return _Said(host.strip("[]"), "PET_RDZV_ENDPOINT"), whole(port)
     jobset, replicated = environment.get("JOBSET_NAME"), environment.get("REPLICATED_JOB_NAME")
     if jobset and replicated:  # the name that JobSet's headless service gives to the first pod
         pod = f"{jobset}-{replicated}-0-0.{jobset}"
@@ -253,7 +195,7 @@ def _index(environment: Mapping[str, str]) -> _Said | None:
     said = [
         _Said(str(number), name)
         for name in ("GROUP_RANK", "PET_NODE_RANK", "NODE_RANK", "JOB_COMPLETION_INDEX")
-        if (number := _number(environment, name)) is not None
+        if (number := number_in(environment, name)) is not None
     ]
     by_hand = [one for one in said if one.source in ("PET_NODE_RANK", "NODE_RANK")]
     if len({one.value for one in by_hand}) > 1:
@@ -264,15 +206,15 @@ def _index(environment: Mapping[str, str]) -> _Said | None:
     return said[0] if said else None
 
 
-def _store_port(options: MeetingOptions, environment: Mapping[str, str]) -> _StorePort | None:
+def _store_port(options: MeetingOptions, environment: Mapping[str, str]) -> StorePort | None:
     """The port of the job's store; 0 lets the launcher pick one, which tells nothing."""
     if options.master_port:
-        return _StorePort(options.master_port, "--port")
+        return StorePort(options.master_port, "--port")
     for name in ("MASTER_PORT", "PET_MASTER_PORT"):
-        if number := _number(environment, name):
+        if number := number_in(environment, name):
             if number > 65535:
                 raise ConfigError(f"{name} must be from 0 to 65535, got {number}")
-            return _StorePort(number, name)
+            return StorePort(number, name)
     return None
 
 
@@ -280,28 +222,6 @@ def _steps_aside(environment: Mapping[str, str], *, in_step: bool) -> str:
     """One process a node takes part; the others say why they do not."""
     names = ("SLURM_LOCALID",) if in_step else ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
     for name in names:
-        if number := _number(environment, name):
+        if number := number_in(environment, name):
             return f"one process a node takes part; this is {name}={number}"
     return ""
-
-
-def _how_all_would(environment: Mapping[str, str]) -> str:
-    """In an allocation, outside of a step on all of its nodes."""
-    nodes = _whole(environment.get("SLURM_JOB_NUM_NODES", ""))
-    if not nodes or nodes < 2:
-        return ""
-    return f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 holdfast check"
-
-
-def _number(environment: Mapping[str, str], name: str) -> int | None:
-    text = environment.get(name, "").strip()
-    if not text:
-        return None
-    if (number := _whole(text)) is None:
-        raise ConfigError(f"{name} must be a whole number >= 0, got {text[:40]!r}")
-    return number
-
-
-def _whole(text: str) -> int | None:
-    """Plain digits, and no more of them than any count of nodes, ranks or ports has."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

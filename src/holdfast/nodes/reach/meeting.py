@@ -90,6 +90,8 @@ def join_endpoint(text: str) -> tuple[str, int]:
         )
     if ":" in bare and not host.startswith("["):
         raise ConfigError(f"--join: write an IPv6 address in brackets, [{bare}]:{port[:10]}")
+    if is_address(bare) and ipaddress.ip_address(bare).is_unspecified:
+        raise ConfigError(f"--join must name an address of one node, got {bare}")
     if not (port.isascii() and port.isdigit() and len(port) < 6 and 1 <= int(port) <= 65535):
         raise ConfigError(f"--join: the port must be from 1 to 65535, got {port[:20]!r}")
     return bare, int(port)
