@@ -104,6 +104,13 @@ def test_outward_without_routes_takes_a_running_card() -> None:
     assert addresses.outward(a_machine(interfaces=(a_loopback(),), routes=())) is None
 
 
+def test_outward_in_a_network_without_a_way_out_takes_what_is_not_private() -> None:
+    docker = an_interface("docker0", "172.17.0.1", kind="bridge")
+    inside = an_interface("e0", "10.0.0.5", kind="veth")
+    machine = a_machine(interfaces=(a_loopback(), docker, inside), routes=())
+    assert addresses.outward(machine) == ("e0", "10.0.0.5")
+
+
 @pytest.mark.parametrize(
     ("destination", "interface", "expected"),
     [

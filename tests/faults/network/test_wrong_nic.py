@@ -377,6 +377,14 @@ test_check_nodes = between.table(
         ],
         hosts=[""],
     ),
+    between.speaks(
+        "warning",  # NCCL is not here, and yet told what to take
+        on_all(
+            all_named(BRIDGES, "docker0"),
+            lambda node: {"accelerators": (), "software": replace(node.facts.software, nccl=())},
+        ),
+        saying=["NCCL will announce 172.17.0.1 (docker0)", "NCCL was not found there"],
+    ),
     between.speaks(  # eno1 comes first, and has no route between racks
         "error",
         NO_WAY_OUT,
@@ -407,11 +415,22 @@ test_check_nodes = between.table(
 )
 
 
-def test_what_all_nodes_prove_refutes_the_doubt_of_one() -> None:
+def overruled(facts: NodesFacts) -> list[bool]:
+    """Of each node that suspects its own address."""
     fault = by_slug("wrong-nic")
-    assert all(fault.is_refuted(FOUR, node) for node in FOUR.nodes)
-    assert not any(fault.is_refuted(NO_WAY_OUT, node) for node in NO_WAY_OUT.nodes)
-    untold = replace(FOUR, reach=Unread(why="no listener"))
-    assert not any(fault.is_refuted(untold, node) for node in untold.nodes)
+    doubt = fault.warning("NCCL will announce eth0", reason="a tunnel", fix="")
+    facts = on_all(facts, lambda _: {"findings": (doubt,)})
+    return [fault.is_refuted(facts, node) for node in facts.nodes]
+
+
+def test_what_all_nodes_prove_overrules_the_doubt_of_one() -> None:
+    assert overruled(FOUR) == [True] * 4
+    assert overruled(replace(FOUR, reach=Unread(why="no listener"))) == [False] * 4
     blocked = on_reach(FOUR, "node-c", address_of(2), Outcome.DROPPED)
-    assert [fault.is_refuted(blocked, node) for node in blocked.nodes] == [True, True, False, True]
+    assert overruled(blocked) == [True, True, False, True]
+
+
+def test_what_is_said_for_all_nodes_is_not_said_for_each() -> None:
+    assert overruled(NO_WAY_OUT) == [True] * 4
+    assert overruled(all_named(BRIDGES, "docker0")) == [True] * 4
+    assert overruled(all_named(BRIDGES, "lo")) == [False] * 4  # each node's own check says it

@@ -77,8 +77,11 @@ def outward(facts: MachineFacts) -> tuple[str, str] | None:
         return None
     routes = () if isinstance(facts.routes, Unread) else facts.routes
     by_default_route = [r.interface for r in sorted(routes, key=_cost) if _is_default(r)]
-    physical = [i.name for i in facts.interfaces if i.kind == "physical" and i.running]
-    for name in (*by_default_route, *physical):
+    running = [i for i in facts.interfaces if i.running and not is_private_bridge(i)]
+    physical = [i.name for i in running if i.kind == "physical"]
+    # without a default route, as in a container of an internal network
+    others = [i.name for i in running if i.kind in ("veth", "bridge")]
+    for name in (*by_default_route, *physical, *others):
         for interface in facts.interfaces:
             if interface.name == name and interface.addresses:
                 best = min(interface.addresses, key=lambda a: (is_link_local(a.ip), is_ipv6(a.ip)))

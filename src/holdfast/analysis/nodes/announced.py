@@ -16,6 +16,7 @@ from holdfast.analysis.machine import (
     addresses,
     gloo_choice,
     nccl_choice,
+    nic_filter,
 )
 from holdfast.analysis.machine.interface_choice import InterfaceChoice
 from holdfast.analysis.nodes.blocked import network_of
@@ -40,8 +41,15 @@ class Announced(NamedTuple):
     choice: InterfaceChoice
 
 
-def uses_nccl(machine: MachineFacts) -> bool:
-    """Not where it is neither installed nor of use."""
+def may_use_nccl(machine: MachineFacts) -> bool:
+    """Not where it is neither installed, nor of use, nor told which interface to take."""
+    told = not isinstance(machine.settings, Unread) and any(
+        machine.setting(name) for name in (nic_filter.NCCL, nccl_choice.COMM_ID)
+    )
+    return has_nccl(machine) or told
+
+
+def has_nccl(machine: MachineFacts) -> bool:
     software = machine.software
     installed = not isinstance(software, Software) or bool(software.nccl)
     return installed or machine.accelerators != ()
@@ -53,7 +61,7 @@ def announced(facts: NodesFacts) -> tuple[list[Announced], list[Gap]]:
     gaps: dict[Gap, None] = {}
     for node in facts.nodes:
         for program, choose in CHOOSERS.items():
-            if program == NCCL and not uses_nccl(node.facts):
+            if program == NCCL and not may_use_nccl(node.facts):
                 continue
             try:
                 choice = choose(node.facts)
@@ -83,6 +91,27 @@ def all_reached(facts: NodesFacts, node: Node) -> bool:
     }
     others = {other.name for other in facts.nodes} - {node.name}
     return bool(others) and passed >= {(source, ip) for source in others for ip in used}
+
+
+def is_settled(facts: NodesFacts, node: Node) -> bool:
+    """Do the others know better what a node suspects of its addresses? They got to all of them, or
+    each that they did not get to is misplaced, which is said once for all nodes."""
+    if isinstance(facts.reach, Unread) or all_reached(facts, node):
+        return not isinstance(facts.reach, Unread)
+    every, _ = announced(facts)
+    own = {one.address for one in every if one.node == node.name}
+    wrong = {
+        one.announced.address
+        for one in misplaced(facts, every, facts.reach)
+        if one.announced.node == node.name
+    }
+    missed = {
+        one.target.address
+        for one in facts.reach
+        if one.target.node == node.name and one.outcome is not Outcome.OK
+    }
+    tried = {one.target.address for one in facts.reach if one.target.node == node.name}
+    return bool(wrong) and own <= tried | wrong and own & missed <= wrong
 
 
 class Misplaced(NamedTuple):

@@ -122,7 +122,8 @@ def opening(facts: NodesFacts, one: Reached, ports: Ports) -> str:
         return f"`sudo ufw allow from {network}{wanted}`"
     family = "ip6" if ":" in network else "ip"
     wanted = f" tcp dport {port}" if port else ""
-    return f"`sudo nft insert rule inet filter input {family} saddr {network}{wanted} accept`"
+    rule = f"inet filter input {family} saddr {network}{wanted} accept"
+    return f"`sudo nft insert rule {rule}`, with the table and chain of `sudo nft list ruleset`"
 
 
 def _firewall(machine: MachineFacts) -> str:

@@ -219,10 +219,15 @@ def _misplaced(facts: NodesFacts, group: Sequence[Misplaced]) -> Finding:
         summary = f"{first.program} will announce {where} ({first.interface}): no node gets there"
     works = f"; over {group[0].better} every other node gets there" if group[0].better else ""
     tries = [t for one in group for t in one.tries[:1]]
-    return FAULT.error(
+    unused = first.program == announced.NCCL and not any(
+        announced.has_nccl(facts.node(name).facts) for name in nodes
+    )
+    speak = FAULT.warning if unused else FAULT.error
+    return speak(
         summary,
         reason=f"ranks connect to the address that they are told and wait{works}. "
-        f"{first.program} takes it: {first.choice.because}",
+        f"{first.program} takes it: {first.choice.because}"
+        + ("; NCCL was not found there, and the job may do without" if unused else ""),
         evidence=[
             *_evidence(facts.node(first.node).facts, first.choice),
             *map(blocked.connect_evidence, tries),
@@ -242,8 +247,9 @@ def _use_interface(group: Sequence[Misplaced]) -> str:
 
 
 @FAULT.refuted_by_nodes
-def others_get_to_its_addresses(facts: NodesFacts, node: Node) -> bool:
-    return announced.all_reached(facts, node)
+def others_know_its_addresses_better(facts: NodesFacts, node: Node) -> bool:
+    suspects = any(one.slug == FAULT.slug and one.status.concern for one in node.findings)
+    return suspects and announced.is_settled(facts, node)
 
 
 # --- in what is left of a job -------------------------------------------------------------------
