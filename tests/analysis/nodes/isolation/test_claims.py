@@ -171,3 +171,41 @@ def test_a_thousand_nodes_are_told_apart_in_well_under_a_second_of_cpu(count: in
     assert rounds <= 5
     for seed in range(5):
         assert is_exact(fleet_of(random.Random(seed), count, bad=count // 4)) <= 3
+
+
+# --- racks ---------------------------------------------------------------------------------------
+
+
+def racks_of(chance: random.Random, nodes: list[str], size: int, *, gaps: bool) -> dict[str, str]:
+    """Racks of this size; with gaps, some nodes' racks are not known."""
+    racks = {name: f"r{number // size}" for number, name in enumerate(nodes)}
+    return {name: rack for name, rack in racks.items() if not gaps or chance.random() < 0.7}
+
+
+@given(st.integers(4, 64), CHANCE, st.integers(1, 16), st.booleans(), st.data())
+def test_racks_change_nothing_about_who_is_faulty(
+    count: int, chance: random.Random, size: int, gaps: bool, data: st.DataObject
+) -> None:
+    bad = data.draw(st.integers(0, count // 4))
+    links = data.draw(st.integers(0, count // 4 - bad))
+    fleet = fleet_of(chance, count, bad=bad, links=links)
+    fleet.racks = racks_of(chance, fleet.nodes, size, gaps=gaps)
+    assert is_exact(fleet) <= 6
+
+
+@given(CHANCE, st.integers(2, 8), st.integers(2, 8), st.data())
+def test_a_rack_that_is_cut_off_gets_none_of_its_nodes_blamed(
+    chance: random.Random, size: int, count: int, data: st.DataObject
+) -> None:
+    nodes = names(size * count)
+    racks = racks_of(chance, nodes, size, gaps=False)
+    cut = {f"r{n}" for n in chance.sample(range(count), data.draw(st.integers(1, count)))}
+    fleet = Fleet(nodes, racks=racks, cut=frozenset(cut), chance=chance)
+    found = fleet.isolate()
+    settled_once(fleet, found)
+    assert found.bad == ()
+    across = [{*map(racks.__getitem__, pair)} for pair in paired(found.links)]
+    assert all(len(ends) == 2 and ends & cut for ends in across)
+    # A remark that names one rack names one that is cut.
+    named_alone = [r.split()[1] for r in found.remarks if "is cut off" in r]
+    assert {*named_alone} <= cut

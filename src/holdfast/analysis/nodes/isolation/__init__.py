@@ -14,6 +14,9 @@ What it rests on, and what it claims (tests/analysis/nodes/isolation holds it to
   met in the first; an odd number takes three at most, since one node sits out the first. A bad link
   takes one or two rounds more: both ends must pass elsewhere, then the pair is tested again. If it
   passes this time, it was transient.
+- Where racks are known the first round goes across them, and a node is called bad only after it
+  failed in its own rack, too, with nodes whose rack passes with others: else the rack's way out
+  could be the fault. That may take a round or two more.
 - 'Undecided' is an answer: for two nodes, where no pair passes, and where more than a quarter would
   be called bad, since then a shared cause (a switch, a setting) is the likelier one.
 - Slow is treated as failed is: a pair runs at the speed of its slower member, so a node counts by

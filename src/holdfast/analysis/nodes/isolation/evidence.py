@@ -74,11 +74,33 @@ class IsolationEvidence:
             if pair in self.fine:
                 continue
             one, other = sorted(pair)
-            if self.passes(other):
+            if self.passes(other) and self.can_witness(other, one):
                 found[one].append(other)
-            if self.passes(one):
+            if self.passes(one) and self.can_witness(one, other):
                 found[other].append(one)
         return {name: tuple(sorted(by)) for name, by in found.items()}
+
+    def can_witness(self, witness: str, other: str = "") -> bool:
+        """A node that passes within its rack only may fail with all others by its rack's fault,
+        as long as there is a third rack to show that."""
+        own, accused = self.rack(witness), self.rack(other)
+        if not own or own == accused or own in self.reach_out:
+            return True
+        return self._passing_racks <= {own, accused}
+
+    @functools.cached_property
+    def _passing_racks(self) -> set[str]:
+        return {self.rack(name) for name in self.cleared_by}
+
+    @functools.cached_property
+    def reach_out(self) -> set[str]:
+        """Racks of which some node passes with one of another rack."""
+        racks = [{*map(self.rack, pair)} for pair in self.fine]
+        return {rack for ends in racks if len(ends) > 1 for rack in ends}
+
+    def rack(self, name: str) -> str:
+        """'' where it is not known."""
+        return self.state.racks.get(name, "")
 
     @functools.cached_property
     def blamed(self) -> list[str]:
@@ -86,8 +108,36 @@ class IsolationEvidence:
         return [
             name
             for name in self.present
-            if not self.passes(name) and len(self.accusers.get(name, ())) >= STRIKES
+            if not self.passes(name)
+            and len(self.accusers.get(name, ())) >= STRIKES
+            and self._was_tried_at_home(name)
         ]
+
+    def _was_tried_at_home(self, name: str) -> bool:
+        """With a node of its own rack, one that passes where there is one: else its rack's way out
+        could be the fault."""
+        return self.met_passing_mate(name) or not self.wants_mates(name)
+
+    def met_passing_mate(self, name: str) -> bool:
+        return any(self.passes(mate) for mate in self.mates(name) & self.met[name])
+
+    def wants_mates(self, name: str) -> bool:
+        """Some of its rack pass, or it has met too few of them to say that none does."""
+        mates = self.mates(name)
+        met = len(mates & self.met[name])
+        return any(map(self.passes, mates)) or met < min(STRIKES, len(mates))
+
+    def mates(self, name: str) -> set[str]:
+        """The other nodes of its rack; none where its rack is not known."""
+        return self.by_rack.get(self.rack(name), set()) - {name}
+
+    @functools.cached_property
+    def by_rack(self) -> dict[str, set[str]]:
+        racks: dict[str, set[str]] = defaultdict(set)
+        for name in self.present:
+            racks[self.rack(name)].add(name)
+        racks.pop("", None)
+        return dict(racks)
 
     @functools.cached_property
     def open(self) -> list[str]:

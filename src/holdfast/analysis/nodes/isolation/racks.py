@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from holdfast import text
 from holdfast.analysis.nodes.isolation.evidence import STRIKES, IsolationEvidence, Pair
 
 
@@ -40,10 +41,21 @@ def whole_racks(evidence: IsolationEvidence, names: Iterable[str]) -> dict[str, 
 
 
 def remarks_on_racks(evidence: IsolationEvidence, cut: dict[str, set[Pair]]) -> Iterable[str]:
+    apart: dict[str, set[Pair]] = {}
     for rack, pairs in cut.items():
+        others = {other for pair in pairs for other in _racks(evidence, pair)}
+        if others & evidence.reach_out:
+            yield (
+                f"rack {rack} is cut off: its nodes pass with each other, and none of "
+                f"{len(pairs)} pairs with nodes of other racks does: look at its uplink"
+            )
+        else:
+            apart[rack] = pairs
+    if apart:
+        count = len({pair for pairs in apart.values() for pair in pairs})
         yield (
-            f"rack {rack} is cut off: its nodes pass with each other, and none of "
-            f"{len(pairs)} pairs with nodes of other racks does: look at its uplink"
+            f"nodes of {text.names(f'rack {rack}' for rack in apart)} pass at home, and none of "
+            f"{count} pairs across does: look at their uplinks"
         )
     for rack, nodes in whole_racks(evidence, evidence.bad).items():
         yield f"all {len(nodes)} nodes of rack {rack} fail: look at its switch and power first"

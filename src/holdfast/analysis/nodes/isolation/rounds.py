@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast.analysis.nodes.isolation.evidence import MAX_ROUNDS, IsolationEvidence, weigh
-from holdfast.analysis.nodes.isolation.racks import whole_racks
 from holdfast.analysis.nodes.isolation.results import IsolationState
 
 FEW_NODES = 4
@@ -20,14 +19,16 @@ def plan_round(state: IsolationState) -> tuple[tuple[str, str], ...]:
     if _is_over(evidence):
         return ()
     chosen = _Round(evidence)
+    for members in _strange_racks(evidence):
+        chosen.test_among(members)
     if evidence.cleared_by:
         chosen.test_with_cleared(evidence.open)
     chosen.test_among(evidence.open)
+    for rack in _doubtful_racks(evidence):
+        chosen.send_out(rack)
     for pair in _once_more(evidence):
         (before,) = evidence.not_fine[pair]
         chosen.take(before.second, before.first)  # the other way round: who serves may matter
-    for members in _racks_to_confirm(evidence):
-        chosen.test_among(members)
     return tuple(chosen.pairs)
 
 
@@ -56,14 +57,32 @@ def _once_more(evidence: IsolationEvidence) -> list[frozenset[str]]:
     ]
 
 
-def _racks_to_confirm(evidence: IsolationEvidence) -> list[list[str]]:
-    """Before all nodes of a rack are called bad: do they pass among themselves? Then it is the
-    rack's way out."""
+def _strange_racks(evidence: IsolationEvidence) -> list[list[str]]:
+    """Racks of which no node passes yet: do they pass among themselves? Then it is the rack's way
+    out."""
+    suspects = {*evidence.open}
     return [
-        nodes
-        for nodes in whole_racks(evidence, evidence.blamed).values()
-        if not any(evidence.met[name] & {*nodes} for name in nodes)
+        sorted(members & suspects)
+        for members in evidence.by_rack.values()
+        if not any(map(evidence.passes, members))
+        and any(map(evidence.wants_mates, members & suspects))
     ]
+
+
+def _doubtful_racks(evidence: IsolationEvidence) -> list[str]:
+    """Racks that pass at home and failed with others, but with none that passes across racks: is it
+    their own way out?"""
+    home = {evidence.rack(name) for name in evidence.cleared_by} - evidence.reach_out - {""}
+    ends = [{*map(evidence.rack, pair)} for pair in evidence.not_fine]
+    failed = {rack for pair in ends if len(pair) > 1 for rack in pair}
+    enough = evidence.reach_out or home  # where no rack reaches out, one failure is all there is
+    return [rack for rack in sorted(home & failed) if not _tried(evidence, rack) & enough]
+
+
+def _tried(evidence: IsolationEvidence, rack: str) -> set[str]:
+    """The other racks with which it failed although both nodes pass elsewhere."""
+    ends = [{*map(evidence.rack, pair)} for pair in evidence.questioned]
+    return {other for pair in ends if rack in pair for other in pair - {rack}}
 
 
 class _Round:
@@ -82,31 +101,45 @@ class _Round:
         return True
 
     def test_with_cleared(self, suspects: Iterable[str]) -> None:
-        """Each with a cleared node that it has not met; those with the cleanest record first, and
-        from another rack where there is one."""
+        """Each with a cleared node that it has not met; those with the cleanest record first, of
+        its own rack if it has met none of those, else of another."""
         evidence = self.evidence
         wanted = {name for pair in _once_more(evidence) for name in pair}
         partners = sorted(
             (name for name in evidence.present if evidence.passes(name)),
-            key=lambda name: (len(evidence.accusers.get(name, ())), name in wanted),
+            key=lambda name: (
+                not evidence.can_witness(name),
+                len(evidence.accusers.get(name, ())),
+                name in wanted,
+            ),
         )
         failed_first = sorted(suspects, key=lambda name: name in evidence.best)
         for name in failed_first:
             free = [p for p in partners if p not in self.busy and p not in evidence.met[name]]
-            elsewhere = next((p for p in free if self._rack(p) != self._rack(name)), None)
+            mates = evidence.mates(name)
+            away = evidence.met_passing_mate(name)
+            best = next((p for p in free if (p in mates) != away), None)
             if free:  # the cleared one first: it serves the store
-                self.take(elsewhere or free[0], name)
+                self.take(best or free[0], name)
+
+    def send_out(self, rack: str) -> None:
+        """One cleared node of this rack meets one of a rack that it has not failed with."""
+        evidence = self.evidence
+        avoided = {*_tried(evidence, rack), rack}
+        free = [name for name in evidence.cleared_by if name not in self.busy]
+        scout = next((name for name in free if evidence.rack(name) == rack), None)
+        hosts = [name for name in free if evidence.rack(name) not in avoided]
+        host = min(hosts, key=lambda n: evidence.rack(n) not in evidence.reach_out, default=None)
+        if scout and host:
+            self.take(host, scout)
 
     def test_among(self, names: Sequence[str]) -> None:
         """With each other, pairs that have not met; within a rack first, since the first round
         went across."""
-        left = sorted((n for n in names if n not in self.busy), key=self._rack)
+        left = sorted((n for n in names if n not in self.busy), key=self.evidence.rack)
         while left:
             name = left.pop(0)
             partner = next((p for p in left if p not in self.evidence.met[name]), None)
             if partner is not None:
                 self.take(name, partner)
                 left.remove(partner)
-
-    def _rack(self, name: str) -> str:
-        return self.evidence.state.racks.get(name, "")
