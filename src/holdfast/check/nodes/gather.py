@@ -49,23 +49,33 @@ class Arrivals:
         self._over = asyncio.Event()
         self._closed = False
 
-    def admit(self, hello: Hello) -> str:  # noqa: ARG002 - the signature of `listening`
-        """Why a node cannot take part; '' when it can."""
+    def admit(self, _: Hello) -> str:
+        return self._refusal()
+
+    def _refusal(self) -> str:
+        """Why one more node cannot take part; '' when it can."""
         if len(self._came) >= self._expected:
             return f"all {self._expected} nodes are here already"
         return "the check has begun without it: it came too late" if self._closed else ""
 
     async def serve(self, channel: Channel) -> None:
         """Keep the channel open until the check is over."""
-        await self.add(channel)
-        await self._over.wait()
+        if await self.add(channel):
+            await self._over.wait()
 
-    async def add(self, channel: Channel) -> None:
+    async def add(self, channel: Channel) -> bool:
+        """Whether this member takes part; meanwhile others may have come, or the check begun."""
         arrival = await channel.receive(seconds=START_SECONDS)
-        if isinstance(arrival, messages.Arrival) and not self._closed:
-            self._came.append((arrival, channel))
-            self._news.set()
-            self._say(f"{arrival.host} is here: {len(self._came)} of {self._expected} nodes")
+        if not isinstance(arrival, messages.Arrival):
+            return False
+        if why := self._refusal():
+            words = f"this node takes no part: {why}"
+            await channel.send(messages.Finish(exit_code=2, words=words))
+            return False
+        self._came.append((arrival, channel))
+        self._news.set()
+        self._say(f"{arrival.host} is here: {len(self._came)} of {self._expected} nodes")
+        return True
 
     async def settle(self, wait: float | None) -> None:
         """Until all are here, or nobody has come for a while; `wait` overrides how long."""

@@ -31,7 +31,7 @@ from holdfast.check.nodes.smoke.coordinate import smoke
 from holdfast.check.nodes.smoke.meeting import SmokeNode
 from holdfast.check.plan import Flags
 from holdfast.nodes.channel_errors import ChannelError
-from holdfast.nodes.clock_exchange import compare_clocks
+from holdfast.nodes.clock_exchange import ClockPong, compare_clocks
 
 M = TypeVar("M", bound=messages.Message)
 
@@ -221,6 +221,8 @@ class Survey:
         try:
             await member.send(request)
             reply = await member.receive(seconds=seconds)
+            while isinstance(reply, ClockPong):  # late: its clock is no longer waited for
+                reply = await member.receive(seconds=seconds)
         except ChannelError as problem:
             return str(problem)
         if isinstance(reply, kind):
