@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import socket
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pyroute2
@@ -65,16 +67,25 @@ def build(host: MadeHost, wire: int) -> None:
         libc.setns(own.fileno(), CLONE_NEWNET)
     with here, there:
         if host.loopback:
-            here.link("set", index=1, state="up")
+            _attempt(host, here.link, "set", index=1, state="up")
         for made in host.interfaces:
-            make(made, here, there, wire)
+            _attempt(host, make, made, here, there, wire)
     deadline = time.monotonic() + SETTLE_SECONDS
     running = {one.name for one in host.interfaces if one.carrier and one.kind == "veth"}
     while time.monotonic() < deadline:
         found = {one.name: one for one in interfaces_here()}
-        if all(found[name].running and _is_settled(found[name]) for name in running):
+        settled = {name for name, one in found.items() if one.running and _is_settled(one)}
+        if running <= settled:
             return
         time.sleep(0.05)
+
+
+def _attempt(host: MadeHost, step: Callable[..., object], *what: Any, **how: Any) -> None:
+    """A sandbox may refuse a step: what is there is compared all the same."""
+    try:
+        step(*what, **how)
+    except (pyroute2.NetlinkError, OSError, LookupError) as problem:
+        print(f"{host.name}: {problem!r}", file=sys.stderr, flush=True)
 
 
 def _is_settled(interface: Interface) -> bool:
@@ -86,12 +97,16 @@ def make(made: MadeInterface, here: Any, there: Any, wire: int) -> None:
     if made.kind == "bridge":
         here.link("add", ifname=made.name, kind="bridge")
     else:
-        peer = {"ifname": f"p-{made.name}"[:15], "net_ns_pid": wire}
-        index = {"index": made.ifindex} if made.ifindex else {}
-        here.link("add", ifname=made.name, kind="veth", peer=peer, **index)
+        far = f"p-{made.name}"[:15]
+        wanted: dict[str, Any] = {"index": made.ifindex} if made.ifindex else {}
+        wanted |= {"ifname": made.name, "kind": "veth"}
+        try:
+            here.link("add", peer={"ifname": far, "net_ns_pid": wire}, **wanted)
+        except pyroute2.NetlinkError:
+            here.link("add", peer={"ifname": far}, **wanted)
+            there = here
         if made.carrier:
-            far = there.link_lookup(ifname=peer["ifname"])[0]
-            there.link("set", index=far, state="up")
+            there.link("set", index=there.link_lookup(ifname=far)[0], state="up")
     index = here.link_lookup(ifname=made.name)[0]
     here.link("set", index=index, state="up")
     for text in made.addresses:
