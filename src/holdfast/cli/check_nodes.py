@@ -132,11 +132,9 @@ def _over_ssh(arguments: argparse.Namespace) -> int:
     gathering = gather_over_ssh(
         named, remote_python=arguments.remote_python, wait=arguments.wait, say=streams.narrate
     )
-    return check_survey.coordinate(
-        arguments,
-        check_survey.question_of(arguments, nodes=len(named), meeting_host=named[0].name),
-        gathering,
-    )
+    # An alias of ssh's configuration means nothing to the nodes: only a named master is judged.
+    question = check_survey.question_of(arguments, nodes=len(named), meeting_host="")
+    return check_survey.coordinate(arguments, question, gathering)
 
 
 def _text_of(path: str) -> str:
