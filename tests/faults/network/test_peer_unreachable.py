@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import PortRanges, Security, Unread
-from holdfast.analysis.nodes import NodesFacts, Outcome, PortKind
+from holdfast.analysis.nodes import NodesFacts, NotListening, Outcome, PortKind
 from holdfast.catalogue import by_slug
 from holdfast.findings import Status
 from tests.analysis.logs.patterns.made import wreckage
@@ -25,6 +25,15 @@ OTHERS = (A, B, D)
 FIREWALLD = Security(selinux="absent", denials=(), firewall="firewalld active", rules=9)
 RANGES = PortRanges(ephemeral_low=20000, ephemeral_high=30000, reserved=(), first_unprivileged=0)
 FOUR = some_nodes(4)
+PROHIBITED = "ICMP 'administratively prohibited' from 2001:db8::2"
+TAKEN = NotListening(
+    node=B,
+    interface="eth0",
+    address="10.0.0.2",
+    port=29500,
+    kind=PortKind.MASTER,
+    why="EADDRINUSE: Address already in use",
+)
 
 test_check_nodes = between.table(
     "peer-unreachable",
@@ -54,6 +63,12 @@ test_check_nodes = between.table(
         "error",
         path(FOUR, A, B, Outcome.REJECTED, error="EPERM: Operation not permitted"),
         saying=["a firewall rule on the source itself"],
+    ),
+    between.speaks(  # what an IPv6 'administratively prohibited' of node-b becomes
+        "error",
+        path(FOUR, A, B, Outcome.REJECTED, error=f"EACCES: Permission denied; {PROHIBITED}"),
+        saying=["a firewall rejects"],
+        not_saying=["on the source itself"],
     ),
     between.speaks(
         "error", path(FOUR, A, B, Outcome.REFUSED), saying=["refused", "although a listener was"]
@@ -128,6 +143,11 @@ test_check_nodes = between.table(
     between.silent(FOUR),
     between.silent(cut(FOUR, [A, B], [C, D])),  # a partition is said by network-partition, once
     between.silent(path(FOUR, A, B, Outcome.STRANGER)),  # duplicate-identity says it
+    between.skips(
+        replace(FOUR, not_listening=(TAKEN,)),
+        saying=["no path to the master port of node-b (10.0.0.2) was tried", "EADDRINUSE"],
+    ),
+    between.silent(replace(some_nodes(4, master_addr=C), not_listening=(TAKEN,))),
     between.not_applicable(some_nodes(1), saying=["one node"]),
     between.skips(replace(FOUR, reach=Unread(why="no listener")), saying=["no listener"]),
     between.skips(replace(FOUR, reach=()), saying=["no path between two nodes was tried"]),

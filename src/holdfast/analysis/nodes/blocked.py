@@ -76,7 +76,9 @@ def outcomes(tries: Iterable[Reached]) -> str:
 
 
 def _is_local(one: Reached) -> bool:
-    return one.error.startswith(("EACCES", "EPERM"))
+    """EACCES alone does not say so: over IPv6 it is what a remote firewall's answer becomes."""
+    answered_itself = bool(one.local_address) and one.error.endswith(f" from {one.local_address}")
+    return one.error.startswith("EPERM") or answered_itself
 
 
 def connect_evidence(one: Reached) -> Evidence:

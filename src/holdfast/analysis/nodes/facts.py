@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import Fact, MachineFacts, Plan, Resolution, Unread
-from holdfast.analysis.nodes.paths import PathLoss, PathSizes, Reached, RouteTo
+from holdfast.analysis.nodes.paths import NotListening, PathLoss, PathSizes, Reached, RouteTo
 from holdfast.analysis.nodes.smoke import SmokeBetween
 from holdfast.findings import Finding
 
@@ -67,6 +67,8 @@ class NodesFacts(Fact, frozen=True):
     losses: tuple[PathLoss, ...] | Unread
     smoke: SmokeBetween | Unread | None = None
     """None when it was not asked for"""
+    not_listening: tuple[NotListening, ...] = ()
+    """where no listener could be opened, so that no path to it was tried"""
 
     def node(self, name: str) -> Node:
         return next(node for node in self.nodes if node.name == name)

@@ -15,6 +15,7 @@ from holdfast.analysis.machine import CouldNotLook, MachineFacts, Plan, Unread
 from holdfast.analysis.nodes import (
     Absence,
     ClockOffset,
+    Listening,
     Node,
     NodesFacts,
     Outcome,
@@ -75,7 +76,8 @@ class Survey:
         reports = await self._self_checks(question)
         clocks = await self._clocks()
         names = await self._names(question, reports)
-        targets = await self._listeners(question, reports, key)
+        listening = await self._listeners(question, reports, key)
+        targets = {name: one.targets for name, one in listening.items()}
         paths = await self._paths(targets, key)
         return NodesFacts(
             plan=question.plan,
@@ -89,6 +91,7 @@ class Survey:
             reach=tuple(one for path in paths.values() for one in path.reach),
             sizes=tuple(one for path in paths.values() for one in path.sizes),
             losses=tuple(one for path in paths.values() for one in path.losses),
+            not_listening=tuple(one for up in listening.values() for one in up.left_out),
         )
 
     async def finish(self, exit_code: int, words: str) -> None:
@@ -130,7 +133,7 @@ class Survey:
 
     async def _listeners(
         self, question: Question, reports: Mapping[str, messages.SelfReport], key: bytes
-    ) -> dict[str, tuple[Target, ...]]:
+    ) -> dict[str, Listening]:
         requests = {
             name: messages.OpenListeners(
                 node=name,
@@ -142,7 +145,7 @@ class Survey:
             if name in self._members
         }
         opened = await self._ask(requests, messages.OpenedListeners, "opening its listeners", SLACK)
-        return {name: reply.listening.targets for name, reply in opened.items()}
+        return {name: reply.listening for name, reply in opened.items()}
 
     async def _paths(
         self, targets: Mapping[str, tuple[Target, ...]], key: bytes

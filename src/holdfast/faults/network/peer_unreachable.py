@@ -45,6 +45,7 @@ from holdfast.analysis.machine import addresses
 from holdfast.analysis.nodes import (
     NodesFacts,
     Outcome,
+    PortKind,
     Reached,
     blocked,
     owners,
@@ -136,7 +137,26 @@ def nodes_do_not_reach_each_other(facts: NodesFacts) -> Finding | Sequence[Findi
         for group in _groups(failures, paths)
     ]
     within = " within each island" if is_partition(groups) else ""
-    return findings or FAULT.ok(f"all {len(paths.by_pair)} paths between nodes{within} pass")
+    if not findings:
+        findings.append(FAULT.ok(f"all {len(paths.by_pair)} paths between nodes{within} pass"))
+    return [*findings, *_not_tried(facts)]
+
+
+def _not_tried(facts: NodesFacts) -> list[Finding]:
+    """Where a node could not listen; its master port matters only where the store may be."""
+    stores = owners.store_hosts(facts)
+    by_cause: dict[tuple[str, PortKind, str], list[str]] = {}
+    for one in facts.not_listening:
+        if one.kind is PortKind.EPHEMERAL or not stores or one.node in stores:
+            by_cause.setdefault((one.node, one.kind, one.why), []).append(one.address)
+    return [
+        FAULT.skipped(
+            f"no path to the {kind.value} port of {node} ({text.names(ips)}) was tried: it could "
+            f"not listen there ({why})",
+            host=node,
+        )
+        for (node, kind, why), ips in by_cause.items()
+    ]
 
 
 def _groups(failures: Failures, paths: Matrix) -> list[Group]:
