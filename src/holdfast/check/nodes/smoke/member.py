@@ -37,7 +37,7 @@ class SmokeMember:
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = dict(os.environ if environment is None else environment)
-        self._ranks: list[RankHandle] = []
+        self.ranks: list[RankHandle] = []
         self._wanted = 1
         self._ready = RankAnswer()
 
@@ -48,19 +48,19 @@ class SmokeMember:
         if isinstance(request, SmokeEnd):
             self.close()
             return SmokeEnded()
-        if not self._ranks:
+        if not self.ranks:
             return SmokeUnable(why="its ranks are not up")
         if isinstance(request, SmokeHost):
             return await self._host(request)
         return await self._meet(request)
 
     def close(self) -> None:
-        for rank in self._ranks:
+        for rank in self.ranks:
             rank.end()
-        self._ranks = []
+        self.ranks = []
 
     async def _warm(self, seconds: float) -> SmokeReady | SmokeUnable:
-        if self._ranks:  # up since an earlier test; those of one that failed are gone
+        if self.ranks:  # up since an earlier test; those of one that failed are gone
             return self._as_ready()
         # Finding a top-level package does not import it. A mere folder named torch has no origin.
         torch = importlib.util.find_spec("torch")
@@ -80,15 +80,15 @@ class SmokeMember:
     async def _start(self, seconds: float) -> RankAnswer:
         """The first rank knows how many GPUs there are; the others follow together."""
         try:
-            self._ranks = [RankHandle(0, self._environment)]
-            self._ready = await self._ranks[0].ask("ready", within=seconds)
+            self.ranks = [RankHandle(0, self._environment)]
+            self._ready = await self.ranks[0].ask("ready", within=seconds)
             self._wanted = 1 if shares_gpus() else max(1, self._ready.gpus)
-            self._ranks += [RankHandle(n, self._environment) for n in range(1, self._wanted)]
+            self.ranks += [RankHandle(n, self._environment) for n in range(1, self._wanted)]
         except OSError as refusal:  # EAGAIN, ENOMEM, EMFILE: the kernel gives no more
             self.close()
             return RankAnswer(error=f"no rank could be started: {refusal}")
         others = await asyncio.gather(
-            *(rank.ask("ready", within=seconds) for rank in self._ranks[1:])
+            *(rank.ask("ready", within=seconds) for rank in self.ranks[1:])
         )
         failed = next((answer for answer in (self._ready, *others) if answer.error), None)
         if failed is not None:
@@ -96,7 +96,7 @@ class SmokeMember:
         return failed or self._ready
 
     async def _host(self, request: SmokeHost) -> SmokeHosted | SmokeMet:
-        answer = await self._ranks[0].ask(
+        answer = await self.ranks[0].ask(
             "host", within=request.seconds + GRACE, address=request.address, seconds=request.seconds
         )
         if answer.error:
@@ -107,7 +107,7 @@ class SmokeMember:
         return SmokeHosted(port=answer.port)
 
     async def _meet(self, request: SmokeMeet) -> SmokeMet:
-        taking_part = self._ranks[: request.ranks]
+        taking_part = self.ranks[: request.ranks]
         answers = await asyncio.gather(
             *(
                 rank.ask(
