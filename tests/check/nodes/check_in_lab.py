@@ -14,8 +14,9 @@ from tests.lab import Host, Lab
 PORT = 29400
 # A loaded test machine must not look like one that hangs.
 PATIENT = ("--deadline", "30")
-# The machine below is what it is: its clock, its load, whether it is a container.
-SURROUNDINGS = {"clock-skew", "container-network", "cpu-contention", "port-range"}
+# The machine below is what it is: its load, whether it is a container, who sets its clock.
+SURROUNDINGS = {"container-network", "cpu-contention"}
+OWN_CLOCK = "the clock of this machine is not synchronised"
 
 Environments = Mapping[Host, Mapping[str, str]]
 
@@ -29,6 +30,9 @@ class Said(NamedTuple):
 
     def summaries(self, slug: str) -> list[str]:
         return [finding["summary"] for finding in self.findings if finding["slug"] == slug]
+
+    def by_host(self, slug: str) -> dict[str, str]:
+        return {f["host"]: f["summary"] for f in self.findings if f["slug"] == slug}
 
     def slugs(self) -> set[str]:
         return {finding["slug"] for finding in self.findings}
@@ -65,5 +69,8 @@ def finish(processes: Sequence[subprocess.Popen[str]]) -> Said:
     assert answers[0][0], answers
     document = json.loads(answers[0][0])
     spoken = [f for f in document["findings"] if f["status"] in ("error", "warning", "note")]
-    own = [f for f in spoken if not (f["slug"] in SURROUNDINGS and f["host"])]
-    return Said(document, own)
+    return Said(document, [finding for finding in spoken if not _of_the_machine(finding)])
+
+
+def _of_the_machine(finding: Mapping[str, Any]) -> bool:
+    return finding["slug"] in SURROUNDINGS or finding["summary"] == OWN_CLOCK

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
-from tests.check.nodes.check_in_lab import PORT, check
-from tests.lab import Host, Interface, Lab
+from tests.check.nodes.check_in_lab import PORT, check, finish, start_check
+from tests.lab import Host, Interface, Lab, LabUnavailableError
 from tests.lab.fixture import lab_or_skip
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("check-in-lab")]
@@ -20,6 +21,16 @@ INTERFACES = (
     Interface("ib0", mtu=9000, switch=1),
     Interface("docker0", ("172.17.0.1/16",), bridge=True),
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where Python may not keep what it compiled, every process would compile 400 modules."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +93,62 @@ def test_islands_are_told_and_ends_that_merely_differ_are_a_note(
     assert notes == ["the MTU differs between nodes: 1500 on a, 9000 on b"], said.told()
 
 
-def test_two_interfaces_in_one_subnet_are_named() -> None:
+def test_what_differs_between_nodes_is_named_with_the_node(
+    healthy: tuple[Lab, list[Host]],
+) -> None:
+    lab, (a, b, c, d) = healthy
+    b.resolves("b", "127.0.1.1")
+    try:
+        d.clock(90)
+    except LabUnavailableError as problem:
+        pytest.skip(str(problem))
+    every = {host: {"NCCL_SOCKET_IFNAME": "docker0"} for host in (a, b, c, d)}
+    every[c]["NCCL_IB_TIMEOUT"] = "22"
+    try:
+        said = check(lab, [a, b, c, d], "--only", "1,2,5", env=every)
+    finally:
+        b.resolves("b", b.address)
+        d.clock(0)
+    assert said.by_host("hostname-misresolves") == {
+        "b": "own name b resolves to the loopback address 127.0.1.1"
+    }, said.told()
+    assert said.by_host("env-mismatch-nodes") == {
+        "c": "c has other settings: NCCL_IB_TIMEOUT is 22 (not set elsewhere)"
+    }, said.told()
+    assert said.by_host("wrong-nic")[""] == (
+        "NCCL will announce 172.17.0.1 (docker0) on a, b, c and d: each has this address for itself"
+    ), said.told()
+    assert list(said.by_host("clock-skew")) == ["d"], said.told()
+    clocks = {node["name"]: node["clock"] for node in said.document["nodes"]}
+    for name, ahead in (("a", 0), ("b", 0), ("c", 0), ("d", 90)):
+        assert abs(clocks[name]["seconds"] - ahead) <= clocks[name]["bound"] < 5, clocks
+
+
+def test_two_interfaces_in_one_subnet_and_a_filter_that_admits_loopback_are_named() -> None:
     with lab_or_skip() as lab:
         hosts = [
             lab.host(name, [Interface("e0"), Interface("e1", (f"10.77.0.{number}/24",))])
             for name, number in (("a", 101), ("b", 102))
         ]
-        said = check(lab, hosts, *NETWORK)
-        assert (
-            said.summaries("overlapping-subnets") == ["e0, e1 share the subnet 10.77.0.0/24"] * 2
-        ), said.told()
+        every = {host: {"NCCL_SOCKET_IFNAME": "^docker0"} for host in hosts}
+        said = check(lab, hosts, *NETWORK, env=every)
+    for node in ("a", "b"):
+        assert said.by_host("overlapping-subnets")[node] == "e0, e1 share the subnet 10.77.0.0/24"
+        assert "NCCL will announce lo (127.0.0.1)" in said.by_host("wrong-nic")[node], said.told()
+
+
+def test_a_node_that_dies_is_named_and_the_rest_is_reported() -> None:
+    with lab_or_skip() as lab:
+        a, b, c = lab.hosts(3)
+        running = start_check(lab, [a, b, c], "--only", "2,node-lost")
+        told = running[0].stderr
+        assert told is not None
+        while "each of 3 nodes looks at itself" not in (line := told.readline()):
+            assert line, "it ended early"
+        c.crash()
+        said = finish(running)
+    (absent,) = said.document["absent"]
+    assert absent["name"] == "c"
+    assert list(said.by_host("node-lost")) == ["c"], said.told()
+    assert said.state(a, b) == said.state(b, a) == "ok"
+    assert said.document["seconds"] < 60  # 15 s until the kernel gives up, on a busy machine
