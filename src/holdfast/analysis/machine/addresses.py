@@ -71,6 +71,12 @@ def is_private_bridge(interface: Interface) -> bool:
     return interface.kind == "bridge" and interface.name.startswith(names)
 
 
+def leads_into_a_container(interface: Interface) -> bool:
+    """By the name that container software gives to its end of a veth pair: inside the container
+    the other end, often eth0, is the way out."""
+    return interface.kind == "veth" and interface.name.startswith(("veth", "cali", "lxc", "azv"))
+
+
 def outward(facts: MachineFacts) -> tuple[str, str] | None:
     """The interface and address with which this machine speaks to others, for use in advice."""
     if isinstance(facts.interfaces, Unread):
@@ -80,7 +86,11 @@ def outward(facts: MachineFacts) -> tuple[str, str] | None:
     running = [i for i in facts.interfaces if i.running and not is_private_bridge(i)]
     physical = [i.name for i in running if i.kind == "physical"]
     # without a default route, as in a container of an internal network
-    others = [i.name for i in running if i.kind in ("veth", "bridge")]
+    others = [
+        i.name
+        for i in running
+        if i.kind == "bridge" or (i.kind == "veth" and not leads_into_a_container(i))
+    ]
     for name in (*by_default_route, *physical, *others):
         for interface in facts.interfaces:
             if interface.name == name and interface.addresses:

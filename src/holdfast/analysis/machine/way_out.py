@@ -19,8 +19,6 @@ from holdfast.analysis.machine.interface_choice import InterfaceChoice, Taken
 TUNNEL = re.compile(r"(?:tun|tap|wg|ppp|utun|tailscale|zt)\w*")
 """VPN software names its interfaces so"""
 LOOPBACK = "loopback never leaves this machine"
-HOST_ENDS = ("veth", "cali", "lxc", "azv")
-"""names that container software gives to its end of a veth pair"""
 MAY_BE_ROUTED = ("cni", "podman")
 """bridges whose networks some clusters do route between machines"""
 
@@ -88,7 +86,7 @@ def doubt(interface: Interface, facts: MachineFacts) -> str:
         return ""
     if addresses.is_private_bridge(interface):
         return "a bridge that container or VM software made for itself, behind NAT"
-    if _leads_into_a_container(interface):
+    if addresses.leads_into_a_container(interface):
         return "one end of a pair that leads into a container"
     if TUNNEL.fullmatch(interface.name):
         return "a tunnel of VPN software"
@@ -103,14 +101,9 @@ def _has_another(interface: Interface, facts: MachineFacts) -> bool:
         and one.name != interface.name
         and one.kind != "loopback"
         and not addresses.is_private_bridge(one)
-        and not _leads_into_a_container(one)
+        and not addresses.leads_into_a_container(one)
         for one in known(facts.interfaces)
     )
-
-
-def _leads_into_a_container(interface: Interface) -> bool:
-    """By its name: inside the container the other end, often eth0, is the way out."""
-    return interface.kind == "veth" and interface.name.startswith(HOST_ENDS)
 
 
 def _about_state(interface: Interface, taken: Taken) -> str:
