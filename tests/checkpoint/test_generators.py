@@ -17,6 +17,7 @@ from holdfast.checkpoint.tree import DamagedTreeError
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
+    assert np.random is not None  # NumPy loads it when it is asked for
     saved = generators.capture()
     yield
     generators.restore(saved)
@@ -96,3 +97,47 @@ def test_a_missing_gpu_is_reported() -> None:
     assert generators.restore(saved) == [
         "the generators of the GPUs are not restored: this process sees no GPU"
     ]
+
+
+class Cards:
+    """As torch.xpu and others are: two devices, of which the second is the current one."""
+
+    def __init__(self) -> None:
+        self.states = [torch.full((4,), number, dtype=torch.uint8) for number in (1, 2)]
+        self.available = True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def is_available(self) -> bool:
+        return self.available
+
+    def device_count(self) -> int:
+        return len(self.states)
+
+    def current_device(self) -> int:
+        return 1
+
+    def get_rng_state_all(self) -> list[torch.Tensor]:
+        return [state.clone() for state in self.states]
+
+    def set_rng_state(self, state: torch.Tensor, device: int) -> None:
+        self.states[device] = state
+
+
+def test_the_generators_of_other_accelerators_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = Cards()
+    monkeypatch.setattr(torch, "npu", cards, raising=False)
+    saved = generators.capture()
+    cards.states = [torch.zeros(4, dtype=torch.uint8)] * 2
+    assert generators.restore(saved) == []
+    assert [state.tolist() for state in cards.states] == [[1] * 4, [2] * 4]
+    cards.available = False
+    assert generators.restore(saved) == [
+        "the generators of the npu devices are not restored: this process sees no npu device"
+    ]
+
+
+def test_a_library_without_such_generators_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "npu", object(), raising=False)
+    assert "npu" not in generators.capture()

@@ -73,25 +73,24 @@ def copy(
 
 @contextlib.contextmanager
 def _beside(device: torch.device) -> Iterator[Callable[[], None]]:
-    """Copies from this device, in a stream of their own; what is given waits for them.
+    """Copies from this device; what is given waits for them.
 
-    They start after what the training's current stream was asked to do, and wait for nothing that
-    comes later.
+    On CUDA in a stream of their own, one for each device: they start after what the training's
+    current stream was asked to do, and wait for nothing that comes later. Of other accelerators
+    copies are plain ones, which return when they are done.
     """
     if device.type == "cuda":
         own = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         own.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(own):
             yield own.synchronize
-    elif device.type == "cpu":
-        yield lambda: None
     else:
-        yield lambda: torch.accelerator.synchronize(device)
+        yield lambda: None
 
 
 def _copy_from_device(view: torch.Tensor, tensor: torch.Tensor, border: Border | None) -> None:
     if border is None or not tensor.is_cuda:
-        view.copy_(tensor, non_blocking=True)
+        view.copy_(tensor, non_blocking=tensor.is_cuda)
         return
     target, source = view.reshape(-1), tensor.resolve_conj().resolve_neg().reshape(-1)
     for begin, end in cut(target.data_ptr() - border.start, target.nbytes, border.size):

@@ -15,6 +15,8 @@ import torch
 from holdfast.checkpoint.tree import DamagedTreeError, to_json
 
 Saved = dict[str, Any]
+ACCELERATORS = ("cuda", "xpu", "hpu", "npu", "musa", "mlu")
+"""names in torch, some of them brought by the vendor's package"""
 
 
 def capture() -> Saved:
@@ -25,10 +27,23 @@ def capture() -> Saved:
     }
     if "numpy.random" in sys.modules:
         saved["numpy"] = sys.modules["numpy.random"].get_state(legacy=False)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states = [_bytes(state) for state in torch.cuda.get_rng_state_all()]
-        saved["cuda"] = {"current": torch.cuda.current_device(), "devices": states}
+    for kind, library in accelerators().items():
+        if library.is_initialized():
+            states = [_bytes(state) for state in library.get_rng_state_all()]
+            saved[kind] = {"current": library.current_device(), "devices": states}
     return saved
+
+
+def accelerators() -> dict[str, Any]:
+    """The libraries of accelerators that keep generators as CUDA's does: {"cuda": torch.cuda}."""
+    found = {kind: getattr(torch, kind, None) for kind in ACCELERATORS}
+    calls = ("is_initialized", "is_available", "device_count", "current_device",
+             "get_rng_state_all", "set_rng_state")  # fmt: skip
+    return {
+        kind: library
+        for kind, library in found.items()
+        if library is not None and all(callable(getattr(library, call, None)) for call in calls)
+    }
 
 
 def restore(saved: Saved) -> list[str]:
@@ -40,22 +55,25 @@ def restore(saved: Saved) -> list[str]:
             import numpy as np  # noqa: PLC0415 - only where it was loaded
 
             np.random.set_state(saved["numpy"])
-        return _restore_cuda(saved.get("cuda"))
+        notes = [_restore_on(kind, saved[kind]) for kind in ACCELERATORS if kind in saved]
+        return [note for note in notes if note]
     except (KeyError, TypeError, ValueError, RuntimeError) as odd:
         raise DamagedTreeError(f"the saved random number generators are damaged: {odd}") from odd
 
 
-def _restore_cuda(saved: Saved | None) -> list[str]:
-    if saved is None:
-        return []
-    if not torch.cuda.is_available():
-        return ["the generators of the GPUs are not restored: this process sees no GPU"]
+def _restore_on(kind: str, saved: Saved) -> str:
+    """'' or why not, in a sentence."""
+    library = accelerators().get(kind)
+    if library is None or not library.is_available():
+        what = "GPUs" if kind == "cuda" else f"{kind} devices"
+        one = "GPU" if kind == "cuda" else f"{kind} device"
+        return f"the generators of the {what} are not restored: this process sees no {one}"
     states = [_tensor(state) for state in saved["devices"]]
-    for device, state in enumerate(states[: torch.cuda.device_count()]):
-        torch.cuda.set_rng_state(state, device)
+    for device, state in enumerate(states[: library.device_count()]):
+        library.set_rng_state(state, device)
     # After a restart the rank may have another GPU: its own stream of numbers goes with it.
-    torch.cuda.set_rng_state(states[saved["current"]], torch.cuda.current_device())
-    return []
+    library.set_rng_state(states[saved["current"]], library.current_device())
+    return ""
 
 
 def derive(of_rank_0: Saved, rank: int) -> int:

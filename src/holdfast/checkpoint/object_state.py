@@ -123,8 +123,11 @@ def module_state(module: nn.Module) -> OrderedDict[str, Any]:
 def load_module(module: nn.Module, saved: Mapping[str, Any]) -> None:
     """Strict; the values are copied into the module's own tensors."""
     module = unwrap(module)
-    names, added = list(module.state_dict()), _added(module)
-    left = dict(saved)
+    now, added = module.state_dict(), _added(module)
+    for name, value in now.items():
+        if isinstance(value, torch.Tensor):
+            refuse_meta(name, value)
+    names, left = list(now), dict(saved)
     state: OrderedDict[str, Any] = OrderedDict(
         (name, left.pop(_without(name, added))) for name in names if _without(name, added) in left
     )
@@ -135,6 +138,13 @@ def load_module(module: nn.Module, saved: Mapping[str, Any]) -> None:
         path: metadata[_without(path, added)] for path in paths if _without(path, added) in metadata
     }
     module.load_state_dict(state, strict=True)
+
+
+def refuse_meta(name: str, tensor: torch.Tensor) -> None:
+    """torch would load nothing into it, and only warn."""
+    if tensor.is_meta:
+        raise ConfigError(f"{name} is on the meta device: it has no memory to load into",
+                         hint='call model.to_empty(device="cuda") before resume()')  # fmt: skip
 
 
 def parameter_names(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -209,6 +219,19 @@ def refuse_stateless(name: str, thing: object) -> None:
             raise ConfigError(
                 f"State({name}=…) is a {type(thing).__name__} without {method}()", hint=hint
             )
+
+
+def moved_like(value: Any, now: Any) -> Any:
+    """A saved value, its tensors on the devices on which the script has them now: other
+    accelerators than CUDA, several GPUs of one rank."""
+    if isinstance(value, torch.Tensor) and isinstance(now, torch.Tensor):
+        return value if now.is_meta else value.to(now.device)
+    if type(value) is dict and isinstance(now, dict):
+        return {key: moved_like(item, now.get(key)) for key, item in value.items()}
+    is_row = type(value) in (list, tuple) and type(value) is type(now)
+    if is_row and len(value) == len(now):
+        return type(value)(map(moved_like, value, now))
+    return value
 
 
 def state_of(thing: Any) -> Any:

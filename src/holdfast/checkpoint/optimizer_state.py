@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from holdfast.checkpoint.tensors import dtype_name
+from holdfast.checkpoint.tensors import device_for, dtype_name
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,6 +49,13 @@ def structure(name: str, optimizer: Optimizer, names: ParameterNames) -> dict[st
 
 def described(tensor: torch.Tensor) -> str:
     return f"{dtype_name(tensor.dtype)} {list(tensor.shape)}"
+
+
+def is_elsewhere(thing: object) -> bool:
+    """An optimizer that has parameters on other devices than the current GPU."""
+    groups = getattr(thing, "param_groups", ())
+    devices = {one.device for group in groups for one in group["params"] if not one.is_cpu}
+    return bool(devices) and devices != {device_for("cuda")}  # which would start CUDA
 
 
 def state_of(optimizer: Optimizer) -> dict[str, Any]:

@@ -57,9 +57,14 @@ class RankFiles:
             raise DamagedTreeError(f"the saved state is damaged: it has no {name!r}")
         return part
 
-    def value(self, node: Node, *, keep_mapped: bool = False) -> Any:
+    def value(self, node: Node, *, keep_mapped: bool = False, on_cpu: bool = False) -> Any:
+        """`on_cpu`: wherever it was when it was saved."""
         copies = self._later or LaterCopies()
-        decoder = TensorDecoder(self.tensor, keep_mapped=keep_mapped, copy=copies.own)
+
+        def copy(tensor: torch.Tensor, kind: str) -> torch.Tensor:
+            return copies.own(tensor, "cpu" if on_cpu else kind)
+
+        decoder = TensorDecoder(self.tensor, keep_mapped=keep_mapped, copy=copy)
         found = tree.decode(node, decoder.decode)
         if self._later is None:
             copies.fill()

@@ -245,7 +245,7 @@ class ShardRestorer:
         for name, (node, files) in entries.items():
             kind, body = _kind(node)
             if kind in ("piece", "local") and name in now:
-                _refuse_meta(name, now[name])
+                object_state.refuse_meta(name, now[name])
                 found[name] = now[name]
                 if kind == "piece":
                     self.wanted[f"{called}.{name}"] = TensorToFill(body["name"], now[name])
@@ -369,9 +369,3 @@ def empty_like_parameter(
     return empty_dtensor(
         *saved.size, dtype=dtype, device_mesh=parameter.device_mesh, placements=everywhere
     )
-
-
-def _refuse_meta(name: str, tensor: torch.Tensor) -> None:
-    if tensor.is_meta:
-        raise ConfigError(f"{name} is on the meta device: it has no memory to load into",
-                         hint='call model.to_empty(device="cuda") before resume()')  # fmt: skip

@@ -30,6 +30,8 @@ from holdfast.text import size as in_words
 
 _STEP = 4 << 20
 """bytes taken at once: the kernel starts a piece again when a signal comes"""
+_PORTABLE = 1
+"""cudaHostRegisterPortable: for all GPUs of this process, not only the one that pins"""
 _GRAIN = 1 << 20
 """capacity grows in these, so that a tree of a few more bytes does not move the buffer"""
 _LOOK = 64
@@ -155,7 +157,7 @@ class SharedMemory:
                     return
                 began = time.monotonic()
                 size = min(piece, self.capacity - at)
-                if code := int(_cuda().cudaHostRegister(start + at, size, 0)):
+                if code := int(_cuda().cudaHostRegister(start + at, size, _PORTABLE)):
                     self._unpin()
                     self.not_pinned = f"the driver does not pin it (CUDA error {code})"
                     return

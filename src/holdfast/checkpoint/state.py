@@ -350,9 +350,12 @@ class State:
     def _decode(self, files: RankFiles, part: str, names: frozenset[str]) -> dict[str, Any]:
         saved = files.part(part)
         return {
-            # A module copies the values; others keep the tensors they are given.
+            # A module copies the values; others keep the tensors they are given. An optimizer
+            # moves them to its parameters, which may be on several devices.
             name: files.value(
-                saved[name], keep_mapped=isinstance(self._things.get(name), nn.Module)
+                saved[name],
+                keep_mapped=isinstance(self._things.get(name), nn.Module),
+                on_cpu=optimizer_state.is_elsewhere(self._things.get(name)),
             )
             for name in sorted(names)
             if name in saved
@@ -368,7 +371,7 @@ class State:
     def give(self, name: str, value: Any, *, accept_data_change: bool = False) -> None:
         """To what has that name, its saved state."""
         if name not in self._things:
-            self.extras[name] = value
+            self.extras[name] = object_state.moved_like(value, self.extras.get(name))
             return
         thing = self._things[name]
         try:
