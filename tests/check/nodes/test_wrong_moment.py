@@ -6,15 +6,17 @@ import asyncio
 
 import pytest
 
+from holdfast.analysis.nodes import Outcome, PortKind
 from holdfast.check.nodes import messages
 from holdfast.check.nodes.gather import COORDINATOR, Arrivals
-from holdfast.check.nodes.survey import Survey
+from holdfast.check.nodes.survey import Survey, without_lost
 from holdfast.nodes.channel import Channel
 from holdfast.nodes.channel_errors import Refused
 from holdfast.nodes.clock_exchange import ClockPong, read_clocks
 from holdfast.nodes.handshake import Introduction
 from holdfast.nodes.join import join
 from holdfast.nodes.listener import Listener, listening
+from tests.faults.made_nodes import path, some_nodes
 from tests.nodes.conversation import LONG, TOKEN, play, until
 
 
@@ -86,3 +88,22 @@ def test_a_clock_that_answers_too_late_does_not_lose_its_node() -> None:
             await member.close()
 
     play(scene())
+
+
+def test_a_node_that_leaves_while_paths_are_tried_is_not_a_bad_path() -> None:
+    """Its listeners went with it: connects fail and datagrams get no answer."""
+    facts = path(some_nodes(3), "node-a", "node-c", Outcome.REFUSED, PortKind.EPHEMERAL)
+    facts = path(facts, "node-a", "node-b", Outcome.DROPPED, PortKind.MASTER)
+    told = {
+        field: tuple(one for one in getattr(facts, field) if one.source == "node-a")
+        for field in ("routes", "reach", "sizes", "losses")
+    }
+    kept = without_lost(messages.TriedPaths(**told), {"node-a", "node-b"})
+    assert [(one.target.node, one.target.kind, one.outcome) for one in kept.reach] == [
+        ("node-b", PortKind.MASTER, Outcome.DROPPED),
+        ("node-b", PortKind.EPHEMERAL, Outcome.OK),
+        ("node-c", PortKind.MASTER, Outcome.OK),
+    ]
+    assert {one.target.node for one in kept.sizes} == {"node-b"}
+    assert {one.target.node for one in kept.losses} == {"node-b"}
+    assert kept.routes == told["routes"]

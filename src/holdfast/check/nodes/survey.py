@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple, TypeVar
 
 from holdfast.analysis.machine import CouldNotLook, MachineFacts, Plan, Unread
@@ -164,7 +164,8 @@ class Survey:
             for name in names
         }
         limit = 4 * PATH_SECONDS + SLACK
-        return await self._ask(requests, messages.TriedPaths, "trying the paths", limit)
+        tried = await self._ask(requests, messages.TriedPaths, "trying the paths", limit)
+        return {name: without_lost(paths, self._members) for name, paths in tried.items()}
 
     async def _clocks(self) -> dict[str, ClockOffset | Unread]:
         """One node after the other: what is measured is a delay."""
@@ -238,6 +239,20 @@ class Survey:
         self._absent.append(Absence(name=name, why=f"lost while {stage}: {why}"))
         self._say(f"{name} is lost while {stage}: {why}")
         del self._members[name]
+
+
+def without_lost(paths: messages.TriedPaths, here: Container[str]) -> messages.TriedPaths:
+    """A node that was lost meanwhile took its listeners along: what then failed to reach it, or was
+    lost on the way, says nothing of the path.
+    """
+    return messages.TriedPaths(
+        routes=paths.routes,
+        reach=tuple(
+            one for one in paths.reach if one.outcome is Outcome.OK or one.target.node in here
+        ),
+        sizes=tuple(one for one in paths.sizes if one.target.node in here),
+        losses=tuple(one for one in paths.losses if one.target.node in here),
+    )
 
 
 def first_address(facts: NodesFacts, name: str) -> str:
