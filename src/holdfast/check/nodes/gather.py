@@ -24,7 +24,7 @@ START_SECONDS = 20.0
 FIRST_WAIT = 30.0
 """seconds for a second node to come: people start the nodes one after the other"""
 NEXT_WAIT = 4.0
-"""seconds for one more after the latest: whoever is not here by then is named, not waited for"""
+"""seconds for one more after the latest: a node that is not here by then is named, not waited for"""
 
 COORDINATOR = Introduction(node="coordinator")
 
@@ -39,7 +39,7 @@ class Gathered(NamedTuple):
 
 
 class Arrivals:
-    """Members as they come in, until all are here or nobody comes any more."""
+    """Members as they come in, until all are here or no more come."""
 
     def __init__(self, expected: int, say: Say) -> None:
         self._expected = expected
@@ -78,7 +78,7 @@ class Arrivals:
         return True
 
     async def settle(self, wait: float | None) -> None:
-        """Until all are here, or nobody has come for a while; `wait` overrides how long."""
+        """Until all are here, or none has come for a while; `wait` overrides how long."""
         while len(self._came) < self._expected:
             patience = wait or (NEXT_WAIT if len(self._came) > 1 else FIRST_WAIT)
             self._news.clear()
