@@ -24,7 +24,7 @@ START_SECONDS = 20.0
 FIRST_WAIT = 30.0
 """seconds for a second node to come: people start the nodes one after the other"""
 NEXT_WAIT = 4.0
-"""seconds for one more after the latest: a node that is not here by then is named, not waited for"""
+"""seconds for one more after the latest: a node that is not here by then is named"""
 
 COORDINATOR = Introduction(node="coordinator")
 
