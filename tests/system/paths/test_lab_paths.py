@@ -208,3 +208,21 @@ def test_a_router_that_says_what_it_takes(routed: tuple[Member, Member]) -> None
     (reached,) = near.run(reach("near", [nobody], key=KEY))
     assert reached.outcome is Outcome.REJECTED
     assert reached.error.endswith("ICMP 'network unreachable' from 10.78.0.2")
+
+
+@pytest.mark.long
+def test_loss_over_many_rounds(lab: Lab) -> None:
+    """64 paths at 30 % loss each way: one may be unlucky."""
+    hub, *others = (lab.host(f"m{n}", [Interface(switch=3, mtu=9000)]) for n in range(9))
+    unlucky: list[Reached | PathSizes] = []
+    with members([hub, *others]) as (one, *rest):
+        one.reach(*rest)
+        for other in others:
+            lab.link(hub, other).loss(30)
+        for _ in range(8):
+            reached, paths = one.reach(*rest), one.sizes(*rest)
+            unlucky += [each for each in reached if each.outcome is not Outcome.OK]
+            unlucky += [path for path in paths if not all(d.arrived for d in path.datagrams)]
+            assert all(loss.answered < loss.sent for loss in one.losses(*rest))
+    lab.restore()
+    assert len(unlucky) <= 1, unlucky

@@ -25,7 +25,7 @@ from holdfast.system.paths import loss as loss_module
 from holdfast.system.paths.attempts import first_to_end
 from holdfast.system.paths.connect import ConnectFailed, ProbeConnection
 from holdfast.system.paths.datagrams import DatagramSession
-from tests.system.sockets import free_port, listener
+from tests.system.sockets import free_port, listener, run_python
 
 KEY = os.urandom(32)
 T = TypeVar("T")
@@ -278,3 +278,26 @@ def test_time_in_which_we_did_not_run_does_not_count() -> None:
 
     assert run(work(1.0)) == ["done"]
     assert run(in_vain()) == []
+
+
+def test_a_low_limit_of_open_files_is_no_fault_of_the_paths() -> None:
+    code = """
+import asyncio, contextlib, resource
+from holdfast.system.paths import losses, probe_listeners, reach, sizes
+resource.setrlimit(resource.RLIMIT_NOFILE, (250, 250))
+async def main():
+    async with contextlib.AsyncExitStack() as stack:
+        targets = []
+        for n in range(40):
+            at = [("lo", f"127.0.9.{n + 1}")]
+            up = await stack.enter_async_context(probe_listeners(f"n{n}", at, None, key=b"k"))
+            targets += up.targets
+        reached = await reach("a", targets, key=b"k")
+        paths = await sizes("a", targets, key=b"k")
+        lost = await losses("a", targets, key=b"k", count=3)
+    print({one.outcome.value for one in reached},
+          {probe.arrived for path in paths for probe in path.datagrams + path.messages},
+          {one.answered for one in lost})
+asyncio.run(main())
+"""
+    assert run_python(code) == "{'ok'} {True} {3}\n"

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from holdfast.analysis.nodes import PathLoss, Target
 from holdfast.system.paths import wire
 from holdfast.system.paths.datagrams import DatagramSession
+from holdfast.system.paths.descriptors import room_for
 from holdfast.system.sockets import error_name
 
 COUNT = 40
@@ -41,8 +42,13 @@ async def losses(
     """All targets side by side: about `count` × `PACE` seconds, and 2 s more for a lossy one."""
     if not 0 < count <= wire.NUMBERS:
         raise ValueError(f"count must be in 1..{wire.NUMBERS}, got {count}")
-    measured = (_loss(source, target, key=key, count=count) for target in targets)
-    return tuple(await asyncio.gather(*measured))
+    room = asyncio.Semaphore(room_for(SECOND_LOOK, most=256))
+
+    async def one(target: Target) -> PathLoss:
+        async with room:
+            return await _loss(source, target, key=key, count=count)
+
+    return tuple(await asyncio.gather(*map(one, targets)))
 
 
 async def _loss(source: str, target: Target, *, key: bytes, count: int) -> PathLoss:

@@ -18,6 +18,7 @@ from holdfast.system.paths import wire
 from holdfast.system.paths.attempts import first_to_end
 from holdfast.system.paths.connect import ConnectFailed, ProbeConnection
 from holdfast.system.paths.datagrams import DatagramSession
+from holdfast.system.paths.descriptors import room_for
 from holdfast.system.paths.icmp import IcmpError
 from holdfast.system.paths.routes import interface_mtu, routes
 from holdfast.system.sockets import error_name
@@ -36,7 +37,7 @@ FEWEST_TRIES, MOST_TRIES = 6, 16
 FIRST_WAIT, LONGEST_WAIT = 0.06, 0.3
 """seconds for answers, after the first try and at most; a busy machine answers late"""
 AT_ONCE = 64
-"""paths measured side by side"""
+"""paths measured side by side, where the limit of open files allows"""
 
 
 _TCP_INFO_BYTES, _RETRANSMITTED_AT, _ACKED_AT = 128, 100, 120
@@ -45,7 +46,8 @@ _TCP_INFO_BYTES, _RETRANSMITTED_AT, _ACKED_AT = 128, 100, 120
 
 async def sizes(source: str, targets: Sequence[Target], *, key: bytes) -> tuple[PathSizes, ...]:
     """One way, to each target; where there is no way at all, both ladders are empty."""
-    room = asyncio.Semaphore(AT_ONCE)
+    connections = len(MESSAGES) * math.ceil(MESSAGE_SECONDS / MESSAGE_GAP)
+    room = asyncio.Semaphore(room_for(1 + connections, most=AT_ONCE))
 
     async def one(way: RouteTo) -> PathSizes:
         async with room:
