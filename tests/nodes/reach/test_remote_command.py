@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_the_same_python_runs_it_where_it_has_holdfast(tmp_path: Path, shell: st
     (package / "__main__.py").write_text("import sys; print('module', sys.argv[1:])")
     python = tmp_path / "my env" / "python"
     program(python, "x").write_text(
-        f'#!/bin/sh\nexec env PYTHONPATH={tmp_path}/site python3 -S "$@"\n'
+        f'#!/bin/sh\nexec env PYTHONPATH={tmp_path}/site {sys.executable} -S "$@"\n'
     )
     program(tmp_path / "my bin" / "holdfast", "from PATH")
     line = remote_command(["check", "--member", "it's"], same_python=str(python))
@@ -58,10 +59,9 @@ def test_the_path_decides_where_that_python_is_missing(tmp_path: Path, shell: st
 def test_the_path_decides_where_that_python_has_no_holdfast(tmp_path: Path) -> None:
     program(tmp_path / "my bin" / "holdfast", "from PATH")
     (tmp_path / "holdfast").mkdir()  # a checkout in the home folder is no installation
-    python = shutil.which("python3", path="/usr/bin:/bin")
-    if python is None:
-        pytest.skip("no Python of the system")
-    line = remote_command(["check", "a b"], same_python=python)
+    python = program(tmp_path / "bare" / "python", "x")
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    line = remote_command(["check", "a b"], same_python=str(python))
     assert ran(line, tmp_path) == (0, "from PATH 2: check a b\n")
 
 
