@@ -80,7 +80,11 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(settings=settings(NCCL_COMM_ID="192.0.2.1:4000")),
-        saying=["no interface is in the subnet of 192.0.2.1", "No usable listening interface"],
+        saying=[
+            "no interface is in the subnet of 192.0.2.1",
+            "No usable listening interface",
+            "`unset NCCL_COMM_ID`: torch gives NCCL the address",
+        ],
     ),
     speaks(
         "error",  # the bootstrap goes by NCCL_COMM_ID, data by the filter

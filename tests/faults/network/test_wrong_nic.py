@@ -245,6 +245,15 @@ test_check = check_table(
         saying=["announce eth1", "no carrier"],
     ),
     silent(across(an_interface("eth1", "10.1.0.5", running=False), ETH0)),
+    silent(  # named: nic-name-missing says it
+        named(
+            ETH0,
+            an_interface("eth1", "10.1.0.5", running=False),
+            nccl="=eth1",
+            gloo="eth1",
+            software=software(nccl="2.21.5"),
+        )
+    ),
     skips(
         across(an_interface("eth1", "10.1.0.5", running=False), ETH0, software=software(nccl="")),
         saying=["version is not known", "from 2.28.3 on it takes eth0, before eth1"],

@@ -18,7 +18,7 @@ from holdfast.analysis.machine.interface_choice import InterfaceChoice, Taken
 
 TUNNEL = re.compile(r"(?:tun|tap|wg|ppp|utun|tailscale|zt)\w*")
 """VPN software names its interfaces so"""
-LOOPBACK = "loopback never leaves this machine"
+LOOPBACK = "is loopback, which never leaves this machine"
 MAY_BE_ROUTED = ("cni", "podman")
 """bridges whose networks some clusters do route between machines"""
 
@@ -58,8 +58,10 @@ class Doubt(NamedTuple):
 
     taken: Taken
     why: str
+    """of the interface: 'is loopback, …', 'has no carrier, …'"""
     certain: bool
     """no configuration of the network changes it"""
+    is_down: bool = False
 
 
 def doubts(choice: InterfaceChoice, facts: MachineFacts) -> list[Doubt]:
@@ -73,7 +75,8 @@ def doubts(choice: InterfaceChoice, facts: MachineFacts) -> list[Doubt]:
         interface = addresses.carrier(interfaces, taken.address)  # an alias is none of them by name
         why = (doubt(interface, facts) or _about_state(interface, taken)) if interface else ""
         if interface and why:
-            found.append(Doubt(taken, why, certain=_is_dead_end(interface, facts)))
+            certain, is_down = _is_dead_end(interface, facts), not interface.running
+            found.append(Doubt(taken, why, certain=certain, is_down=is_down))
     return found
 
 
@@ -85,12 +88,23 @@ def doubt(interface: Interface, facts: MachineFacts) -> str:
     if right == interface.name or not (right or _has_another(interface, facts)):
         return ""
     if addresses.is_private_bridge(interface):
-        return "a bridge that container or VM software made for itself, behind NAT"
+        return "is a bridge that container or VM software made for itself, behind NAT"
     if addresses.leads_into_a_container(interface):
-        return "one end of a pair that leads into a container"
+        return "is one end of a pair that leads into a container"
     if TUNNEL.fullmatch(interface.name):
-        return "a tunnel of VPN software"
+        return "is a tunnel of VPN software"
     return ""
+
+
+def usable(facts: MachineFacts) -> list[str]:
+    """Interfaces that may lead to other machines, the likeliest first."""
+    right = leads_out(facts)
+    names = [
+        one.name
+        for one in known(facts.interfaces)
+        if one.running and one.addresses and not doubt(one, facts)
+    ]
+    return sorted(names, key=lambda name: name != right)
 
 
 def _has_another(interface: Interface, facts: MachineFacts) -> bool:
@@ -108,9 +122,9 @@ def _has_another(interface: Interface, facts: MachineFacts) -> bool:
 
 def _about_state(interface: Interface, taken: Taken) -> str:
     if not interface.running:
-        return "it has no carrier, or is down"
+        return "has no carrier, or is down"
     if addresses.is_link_local(taken.address):
-        return "a link-local address means nothing without the interface it belongs to"
+        return "has a link-local address only, which means nothing on another machine"
     return ""
 
 

@@ -38,6 +38,7 @@ from holdfast.analysis.machine import (
     known,
     nccl_choice,
     nic_filter,
+    way_out,
 )
 from holdfast.analysis.machine.interface_choice import ChoiceRule, InterfaceChoice
 from holdfast.analysis.source.source import Source
@@ -67,7 +68,7 @@ FAULT.error_text(
 FAULT.log_patterns.extend(missing_interfaces.ALL)
 
 
-SIMULATION = ("interfaces", "master_name", "own_name", "settings", "software")
+SIMULATION = ("interfaces", "master_name", "own_name", "routes", "settings", "software")
 
 
 @FAULT.check(needs=("accelerators", *SIMULATION))
@@ -110,7 +111,7 @@ def _nccl_fails(facts: MachineFacts, setting: Setting, choice: InterfaceChoice) 
         reason="NCCL does not fall back to another interface: every rank here will fail at its "
         "first collective" + (", if it uses NCCL (no GPU was found here)" if no_gpu else ""),
         evidence=_evidence(setting, interfaces),
-        fix=_advice(setting, interfaces),
+        fix=_advice(setting, facts),
     )
 
 
@@ -133,7 +134,7 @@ def gloo_finds_no_interface(facts: MachineFacts) -> Finding:
             reason="Gloo needs an address for every name in the list, exactly; init_process_group "
             f"will raise {choice.error}",
             evidence=_evidence(setting, interfaces),
-            fix=_advice(setting, interfaces),
+            fix=_advice(setting, facts),
         )
     dead = _not_running(facts, choice)
     return _selects_dead(facts, setting, dead) if dead else FAULT.ok(choice.sentence)
@@ -151,12 +152,8 @@ def _selects_dead(facts: MachineFacts, setting: Setting, dead: Iterable[Interfac
         reason="it is not running (no carrier, or down); NCCL from 2.28.3 on skips such an "
         "interface, while Gloo and older versions use it without success",
         evidence=_evidence(setting, interfaces),
-        fix=_advice(setting, interfaces),
+        fix=_advice(setting, facts),
     )
-
-
-def _is_usable(interface: Interface) -> bool:
-    return interface.running and bool(interface.addresses)
 
 
 def _names(interfaces: Iterable[Interface]) -> str:
@@ -174,11 +171,13 @@ def _evidence(setting: Setting, interfaces: Iterable[Interface]) -> list[Evidenc
     ]
 
 
-def _advice(setting: Setting, interfaces: Iterable[Interface]) -> str:
-    usable = [i.name for i in interfaces if _is_usable(i) and i.kind != "loopback"]
+def _advice(setting: Setting, facts: MachineFacts) -> str:
+    usable = way_out.usable(facts)
     unset = f"`unset {setting.name}`"
     if setting.origin != "environment":
         unset = f"remove the line at {setting.origin}"
+    if setting.name == nccl_choice.COMM_ID:
+        return f"{unset}: torch gives NCCL the address by itself"
     if not usable:
         return f"{unset}, or bring the interface up"
     exact = "=" if setting.name == nic_filter.NCCL else ""

@@ -92,13 +92,13 @@ def nccl_takes_an_unreachable_interface(facts: MachineFacts) -> Finding:
     first, every = nccl_choice.bootstrap(facts), nccl_choice.sockets(facts)
     if first.error:
         return FAULT.does_not_apply(f"{first.sentence}: see nic-name-missing")
-    doubts = way_out.doubts(first, facts) if facts.plan.multi_node else []
+    doubts = _doubts(facts, first) if facts.plan.multi_node else []
     if doubts and _is_named_loopback(facts, first):
         return FAULT.does_not_apply(f"{first.sentence}: see loopback-multi-node")
     if doubts:
         return _announces(facts, first, doubts[0])
     if facts.plan.multi_node and _sends_over_sockets(facts):
-        doubts = way_out.doubts(every, facts)
+        doubts = _doubts(facts, every)
     return _sends_data(facts, every, doubts) if doubts else FAULT.ok(_sentence(first, every))
 
 
@@ -107,7 +107,7 @@ def gloo_takes_an_unreachable_interface(facts: MachineFacts) -> Finding:
     choice = gloo_choice.choose(facts)
     if choice.error:
         return FAULT.does_not_apply(f"{choice.sentence}: see nic-name-missing")
-    doubts = way_out.doubts(choice, facts) if facts.plan.multi_node else []
+    doubts = _doubts(facts, choice) if facts.plan.multi_node else []
     if not doubts:
         return FAULT.ok(choice.sentence)
     if addresses.is_loopback(doubts[0].taken.address):
@@ -115,6 +115,12 @@ def gloo_takes_an_unreachable_interface(facts: MachineFacts) -> Finding:
         better = "loopback-multi-node" if named else "hostname-misresolves"
         return FAULT.does_not_apply(f"{choice.sentence}: see {better}")
     return _announces(facts, choice, doubts[0])
+
+
+def _doubts(facts: MachineFacts, choice: InterfaceChoice) -> list[Doubt]:
+    """That an interface which was named has no carrier, nic-name-missing says."""
+    by_name = choice.rule is ChoiceRule.NAMED
+    return [one for one in way_out.doubts(choice, facts) if not (by_name and one.is_down)]
 
 
 def _has_no_nccl(facts: MachineFacts) -> bool:
@@ -151,7 +157,7 @@ def _announces(facts: MachineFacts, choice: InterfaceChoice, doubt: Doubt) -> Fi
     return speak(
         f"{program} will announce {taken} to the other machines, which "
         f"{'cannot' if doubt.certain else 'may not'} reach it",
-        reason=f"{doubt.why}. {program} takes it: {choice.because}{replaced}"
+        reason=f"{doubt.taken.name} {doubt.why}. {program} takes it: {choice.because}{replaced}"
         + ("; NCCL was not found here, and the job may do without" if unused else ""),
         evidence=_evidence(facts, choice),
         fix=_name_another(facts, choice),
@@ -162,7 +168,7 @@ def _sends_data(facts: MachineFacts, choice: InterfaceChoice, doubts: list[Doubt
     names = text.names(f"{one.taken.name} ({one.taken.address})" for one in doubts)
     return FAULT.warning(
         f"NCCL will send data over {names} too, which other machines may not reach",
-        reason=f"{doubts[0].taken.name} is {doubts[0].why}; without RDMA NCCL spreads its data "
+        reason=f"{doubts[0].taken.name} {doubts[0].why}; without RDMA NCCL spreads its data "
         "over every interface that it admits",
         evidence=_evidence(facts, choice),
         fix=_name_another(facts, choice),
