@@ -163,7 +163,7 @@ test_check_nodes = between.table(
         hosts=["node-c"],
     ),
     between.speaks(
-        "error", gpus(8, 0), saying=["8 on node-a", "`nvidia-smi -L` on node-b"], hosts=[""]
+        "error", gpus(8, 0), saying=["8 on node-a", "leave node-b out of the job"], hosts=[""]
     ),
     between.speaks(
         "note", gpus(8, 8, 4, nproc=4, nproc_named=True), saying=["4 ranks on each node fit"]

@@ -57,12 +57,12 @@ test_check_nodes = between.table(
     between.speaks(
         "error",
         path(FOUR, A, B, Outcome.NO_NEIGHBOUR),
-        saying=["no neighbour", "no machine answered for this address"],
+        saying=["no neighbour", "no machine answered", "check the link of node-b"],
     ),
     between.speaks(
         "error",
         path(FOUR, A, B, Outcome.REJECTED, error="EPERM: Operation not permitted"),
-        saying=["a firewall rule on the source itself"],
+        saying=["a firewall rule on the source itself", "the rule on node-a that forbids it"],
     ),
     between.speaks(  # what an IPv6 'administratively prohibited' of node-b becomes
         "error",

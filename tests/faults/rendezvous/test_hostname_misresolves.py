@@ -218,7 +218,7 @@ test_check_nodes = between.table(
         "error",
         resolving(some_nodes(4, master_addr="node-b"), "node-c", "node-b", "127.0.1.1"),
         saying=[
-            "node-c resolves node-b to 127.0.1.1, which is each machine itself",
+            "node-c resolves node-b to 127.0.1.1, which is node-c itself",
             "node-c: node-b is 127.0.1.1",
             "`getent ahosts node-b` must answer 10.0.0.2",
         ],

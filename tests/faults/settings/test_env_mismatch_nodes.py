@@ -132,7 +132,7 @@ test_check_nodes = between.table(
     between.speaks(
         "error",
         on_node(some_nodes(3), "node-a", settings=settings(MASTER_PORT="29501")),
-        saying=["MASTER_PORT is 29501 (not set elsewhere)", "another port"],
+        saying=["MASTER_PORT is 29501 (29500 elsewhere)", "another port"],
     ),
     between.speaks(  # two odd nodes, each in its own way
         "error",
@@ -143,6 +143,8 @@ test_check_nodes = between.table(
     ),
     between.silent(FOUR),
     between.silent(some_nodes(4)),
+    between.silent(on_node(some_nodes(3), "node-a", settings=settings(MASTER_PORT="29500"))),
+    between.silent(with_settings("node-c", TORCH_DISTRIBUTED_DEBUG="INFO")),  # only logs
     between.silent(  # names of interfaces, adapters and files differ between machines
         with_settings(
             "node-c",

@@ -108,6 +108,21 @@ def ephemeral_range(machine: MachineFacts) -> str:
     return f"{ranges.ephemeral_low}-{ranges.ephemeral_high}"
 
 
+def not_the_target(one: Reached) -> str:
+    """What to do where no rule of the target's firewall is in the way; '' where one may be."""
+    address, source = one.target.address, one.source
+    if one.outcome is Outcome.NO_ROUTE:
+        return f"on {source} run `ip route get {address}` and add the missing route"
+    if one.outcome is Outcome.NO_NEIGHBOUR:
+        link = f"check the link of {one.target.node} (`ip -br link`)"
+        return f"{link}; on {source}: `ip neigh show {address}`"
+    if one.outcome is Outcome.REJECTED and _is_local(one):
+        return f"find the rule on {source} that forbids it: `sudo nft list ruleset`"
+    if one.outcome is Outcome.FAILED:
+        return f"on {source}: `nc -vz {address} {one.target.port}` while {one.target.node} listens"
+    return ""
+
+
 def opening(facts: NodesFacts, one: Reached, ports: Ports) -> str:
     """The command that lets the source's network in, for the firewall that the target has."""
     target = facts.node(one.target.node).facts

@@ -126,8 +126,12 @@ def nodes_have_different_numbers_of_gpus(facts: NodesFacts) -> Finding | Sequenc
             Evidence(quote=f"{node}: {has[node]} GPU devices", source="/dev", host=node)
             for node in sorted(has, key=lambda node: (node not in odd, node))[:SHOWN]
         ],
-        fix=f"see what is missing: `nvidia-smi -L` on {text.names(short)}; or start `torchrun "
-        f"--nproc-per-node {fewest} …` on every node",
+        fix=f"see what is missing: `nvidia-smi -L` on {text.names(short)}; or "
+        + (
+            f"start `torchrun --nproc-per-node {fewest} …` on every node"
+            if fewest
+            else f"leave {text.names(short)} out of the job"
+        ),
         host=odd[0] if len(odd) == 1 and len(has) > 2 else "",
     )
     return [told, *unknown]

@@ -110,13 +110,19 @@ def _hole(judgements: dict[Pair, SizeJudgement], group: Group) -> Finding:
     speak = FAULT.error if verdict is SizeVerdict.HANGS else FAULT.warning
     return (FAULT.note if verdict is SizeVerdict.TOLD else speak)(
         f"{group.words} {group.verb('drops', 'drop')} {_what(first)}",
-        reason=MEANING[verdict],
+        reason=MEANING[verdict]
+        if first.fails or verdict is not SizeVerdict.HANGS
+        else BY_TCP_ALONE,
         evidence=[_sizes_evidence(judgements[pair]) for pair in group.pairs[:SHOWN]],
         fix=_same_mtu(judgements, group) if verdict is not SizeVerdict.TCP_HANGS else TRY_BY_HAND,
         host=group.host,
     )
 
 
+BY_TCP_ALONE = (
+    "small messages arrive and large ones hang, as where a hop drops large packets; single "
+    "datagrams did not get through, so that the size it takes is not known"
+)
 TRY_BY_HAND = (
     "turn offloads off on both ends to see whether they matter: `sudo ethtool -K eth0 tso off gso "
     "off gro off`"

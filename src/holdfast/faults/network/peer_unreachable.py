@@ -220,8 +220,9 @@ def _port_story(facts: NodesFacts, ports: Ports, one: Reached) -> str:
 
 
 def _open(facts: NodesFacts, ports: Ports, group: Group, one: Reached) -> str:
-    if blocked.commonest([one]) is Outcome.NO_ROUTE:
-        return f"on {one.source} run `ip route get {one.target.address}` and add the missing route"
+    elsewhere = blocked.not_the_target(one)
+    if elsewhere:
+        return elsewhere
     where = {
         Shape.OUTBOUND: f"look at the firewall of {text.names(group.nodes)} first (`sudo nft list "
         "ruleset`), then let it in elsewhere: ",

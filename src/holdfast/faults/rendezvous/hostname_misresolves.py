@@ -211,7 +211,7 @@ def _wrong_on_one_node(facts: NodesFacts, asker: str, found: list[Answer]) -> Fi
     first = found[0]
     more = f", and {len(found) - 1} more names wrongly" if len(found) > 1 else ""
     return speak(
-        f"{asker} resolves {first.name} to {first.addresses}, {_leads(first)}{more}",
+        f"{asker} resolves {first.name} to {first.addresses}, {_leads(first, asker)}{more}",
         reason="its ranks would look for the store there"
         if needed
         else "if the node of that name serves the store (torchrun's c10d publishes its name), "
@@ -223,9 +223,9 @@ def _wrong_on_one_node(facts: NodesFacts, asker: str, found: list[Answer]) -> Fi
     )
 
 
-def _leads(one: Answer) -> str:
+def _leads(one: Answer, asker: str = "each machine") -> str:
     if one.problem is NameProblem.LOOPBACK:
-        return "which is each machine itself"
+        return f"which is {asker} itself"
     if one.problem is NameProblem.OTHER_NODE:
         return f"which is {one.found_at}"
     return "an address that no node has"

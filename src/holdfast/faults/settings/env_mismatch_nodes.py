@@ -66,6 +66,8 @@ MUST_AGREE = {
 }
 """a job with different values hangs or fails; what happens"""
 NOT_SET = "not set"
+TORCHRUN_PORT = "29500"
+"""where MASTER_PORT is not set"""
 
 Values = Mapping[str, Mapping[str, Sighting]]
 """node -> variable -> where it was read"""
@@ -83,7 +85,7 @@ def settings_differ_between_nodes(facts: NodesFacts) -> Finding | Sequence[Findi
     by_odd: dict[tuple[str, ...], dict[str, Difference]] = {}
     for name in sorted({name for found in by_node.values() for name in found if _matters(name)}):
         values = {node: found.get(name) for node, found in by_node.items()}
-        unequal = differences.compare({n: v.value if v else NOT_SET for n, v in values.items()})
+        unequal = differences.compare({node: _effect(name, one) for node, one in values.items()})
         if unequal is not None:
             by_odd.setdefault(tuple(sorted(unequal.odd)), {})[name] = unequal
     found = [_unequal(odd, names, by_node) for odd, names in sorted(by_odd.items())]
@@ -108,6 +110,15 @@ def nccl_found_other_settings(facts: NodesFacts) -> Sequence[Finding]:
         )
         for line in nccl_faults(facts.smoke, SETTING_CHECKS)
     ]
+
+
+def _effect(name: str, setting: Setting | None) -> str:
+    """The value, where what is not set has another effect than any that is."""
+    if name == "MASTER_PORT" and setting is None:
+        return TORCHRUN_PORT
+    if name == "TORCH_DISTRIBUTED_DEBUG" and (setting is None or setting.value != "DETAIL"):
+        return NOT_SET  # INFO only logs
+    return setting.value if setting else NOT_SET
 
 
 def _matters(name: str) -> bool:
