@@ -33,6 +33,7 @@ def serve_over_pipes(arguments: argparse.Namespace) -> int:
 
     from holdfast.check.nodes import messages
     from holdfast.check.nodes.member import serve
+    from holdfast.nodes.channel_errors import ChannelClosed
     from holdfast.nodes.handshake import Introduction
     from holdfast.nodes.pipes import channel_over_stdio
 
@@ -50,7 +51,10 @@ def serve_over_pipes(arguments: argparse.Namespace) -> int:
         ) as channel:
             await serve(channel, arrival)
 
-    asyncio.run(member())
+    try:
+        asyncio.run(member())
+    except ChannelClosed:  # it was interrupted, and says so itself
+        return 1
     return 0
 
 

@@ -132,7 +132,10 @@ async def gather_at(
         await arrivals.add(own)
         try:
             await arrivals.settle(wait)
-            yield arrivals.gathered(names, [away.sentence for away in listener.turned_away])
+            found = arrivals.gathered(names, [away.sentence for away in listener.turned_away])
+            for one in found.absent:
+                say(f"{one.name or 'a node'} is missing: {one.why}")
+            yield found
         finally:
             arrivals.over()
 
