@@ -119,7 +119,7 @@ def _by_version(
     interfaces = known(facts.interfaces)
     choice = choose(interfaces, settings)
     older = choose(interfaces, settings._replace(version=BEFORE_RUNNING))
-    if not settings.version and older.taken != choice.taken:
+    if not release(settings.version) and older.taken != choice.taken:
         raise CouldNotLook(
             f"NCCL's version is not known: from {'.'.join(map(str, NEEDS_RUNNING))} on it takes "
             f"{_words(choice)}, before {_words(older)}"
