@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -154,7 +156,7 @@ def test_loss_is_neither_a_drop_nor_a_limit_of_size(seven: Seven) -> None:
     assert any(probe.tries > 1 for probe in path.datagrams)
 
 
-def test_addresses_that_lead_elsewhere() -> None:
+def test_addresses_that_lead_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another network, docker0 with one address on all nodes, another node with b's address."""
     docker = Interface("docker0", ("172.17.0.1/16",), bridge=True)
     with lab_or_skip() as lab:
@@ -183,8 +185,15 @@ def test_addresses_that_lead_elsewhere() -> None:
             d = Member(lab.host("d"))  # has not met b, so that it asks who has the address
             try:
                 reached = d.run(reach("d", twin, key=KEY))
+                monkeypatch.setattr(sys.modules[reach.__module__], "PROOF_SECONDS", 0.3)
+                port = next(t.port for t in twin if t.kind is PortKind.EPHEMERAL)
+                with c.inside(), socket.create_server(("10.77.0.2", port)):
+                    silent = d.run(reach("d", twin, key=KEY, seconds=0.5))
             finally:
                 d.close()
+            assert {one.error for one in silent if one.outcome is Outcome.FAILED} == {
+                "connected, but no answer came"
+            }
             assert {one.target.kind: (one.outcome, one.error) for one in reached} == {
                 PortKind.MASTER: (Outcome.STRANGER, "connected, but node c answered"),
                 PortKind.EPHEMERAL: (

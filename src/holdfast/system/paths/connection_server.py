@@ -13,10 +13,11 @@ from typing import NamedTuple
 from holdfast.system.paths import wire
 from holdfast.system.paths.descriptors import room_for
 
-SECONDS = 10.0
+SECONDS = 20.0
 """the longest that one connection may last"""
-HELLO_SECONDS = 3.0
-YOUNG = 1.0
+HELLO_SECONDS = 10.0
+"""to be hung up on looks like a stranger, so a prober on a busy machine gets time"""
+YOUNG = 3.0
 """seconds; an older connection that has proven nothing yields to new ones when room is short"""
 _GONE = (errno.ECONNABORTED, errno.EPROTO, errno.EINTR)
 

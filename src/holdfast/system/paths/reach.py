@@ -24,8 +24,8 @@ from holdfast.system.sockets import error_name
 
 SECONDS = 2.5
 """for the connect"""
-PROOF_SECONDS = 2.0
-"""more, for the answer of what was connected to"""
+PROOF_SECONDS = 5.0
+"""more, for the answer of what was connected to: its machine may be busy"""
 GAP = 0.3
 BUSY_GAP = 1.0
 """once connected: the other process may just be busy"""
