@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.nodes.islands import is_partition, islands
-from holdfast.analysis.nodes.pattern import Group, Pair, Shape, listed, smallest
+from holdfast.analysis.nodes.pattern import Pair, PathGroup, Shape, listed, smallest
 
 NAMES = "abcdefgh"
 
@@ -22,7 +22,7 @@ def matrices(draw: st.DrawFn) -> tuple[set[Pair], list[Pair]]:
     return failed, sorted(tested)
 
 
-def shapes(groups: list[Group]) -> list[tuple[Shape, str]]:
+def shapes(groups: list[PathGroup]) -> list[tuple[Shape, str]]:
     return [(g.shape, "".join(g.nodes)) for g in groups]
 
 

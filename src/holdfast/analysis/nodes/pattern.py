@@ -31,7 +31,7 @@ class Shape(enum.Enum):
     """these single paths"""
 
 
-class Group(NamedTuple):
+class PathGroup(NamedTuple):
     shape: Shape
     nodes: tuple[str, ...]
     """which nodes it is about; () for single paths"""
@@ -68,7 +68,7 @@ LEAST_WITNESSES = 2
 """with a single other node it cannot be told which end is to blame"""
 
 
-def smallest(failed: Collection[Pair], tested: Collection[Pair]) -> list[Group]:
+def smallest(failed: Collection[Pair], tested: Collection[Pair]) -> list[PathGroup]:
     """Every failed path is in a group; no group holds a path that passed.
 
     The answer does not depend on the order or the names of the nodes.
@@ -78,17 +78,17 @@ def smallest(failed: Collection[Pair], tested: Collection[Pair]) -> list[Group]:
     if not bad:
         return []
     if len(nodes) > LEAST_WITNESSES and bad >= frozenset(tested):
-        return [Group(Shape.EVERYWHERE, tuple(nodes), tuple(sorted(bad)))]
+        return [PathGroup(Shape.EVERYWHERE, tuple(nodes), tuple(sorted(bad)))]
     cut_off = _all_failed(bad, tested, 0) & _all_failed(bad, tested, 1)
     rest = [pair for pair in tested if not cut_off.intersection(pair)]
     outbound, inbound = _all_failed(bad, rest, 0), _all_failed(bad, rest, 1)
     groups = [
-        Group(Shape.NODE, tuple(sorted(cut_off)), _of(bad, cut_off, 0, 1)),
-        Group(Shape.OUTBOUND, tuple(sorted(outbound)), _of(bad & frozenset(rest), outbound, 0)),
-        Group(Shape.INBOUND, tuple(sorted(inbound)), _of(bad & frozenset(rest), inbound, 1)),
+        PathGroup(Shape.NODE, tuple(sorted(cut_off)), _of(bad, cut_off, 0, 1)),
+        PathGroup(Shape.OUTBOUND, tuple(sorted(outbound)), _of(bad & frozenset(rest), outbound, 0)),
+        PathGroup(Shape.INBOUND, tuple(sorted(inbound)), _of(bad & frozenset(rest), inbound, 1)),
     ]
     told = {pair for group in groups for pair in group.pairs}
-    groups.append(Group(Shape.PATHS, (), tuple(sorted(bad - told))))
+    groups.append(PathGroup(Shape.PATHS, (), tuple(sorted(bad - told))))
     return [group for group in groups if group.pairs]
 
 

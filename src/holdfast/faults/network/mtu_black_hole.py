@@ -36,7 +36,7 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Unread, known
 from holdfast.analysis.nodes import NodesFacts, differences, loss, path_size, pattern
 from holdfast.analysis.nodes.path_size import SizeJudgement, SizeVerdict
-from holdfast.analysis.nodes.pattern import Group, Pair
+from holdfast.analysis.nodes.pattern import Pair, PathGroup
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -100,11 +100,11 @@ def _alike(judged: list[SizeJudgement]) -> list[dict[Pair, SizeJudgement]]:
     return list(alike.values())
 
 
-def _groups(judgements: dict[Pair, SizeJudgement], judged: list[SizeJudgement]) -> list[Group]:
+def _groups(judgements: dict[Pair, SizeJudgement], judged: list[SizeJudgement]) -> list[PathGroup]:
     return pattern.smallest(judgements, {_pair(one) for one in judged})
 
 
-def _hole(judgements: dict[Pair, SizeJudgement], group: Group) -> Finding:
+def _hole(judgements: dict[Pair, SizeJudgement], group: PathGroup) -> Finding:
     first = judgements[group.pairs[0]]
     verdict = first.verdict
     speak = FAULT.error if verdict is SizeVerdict.HANGS else FAULT.warning
@@ -158,7 +158,7 @@ def _span(sizes: list[str]) -> str:
     return f"{' and '.join(sizes)} bytes" if sizes else "none"
 
 
-def _same_mtu(judgements: dict[Pair, SizeJudgement], group: Group) -> str:
+def _same_mtu(judgements: dict[Pair, SizeJudgement], group: PathGroup) -> str:
     found = [judgements[pair] for pair in group.pairs]
     passes = min((one.passes for one in found if one.passes), default=1500)
     ends = {one.path.source: one.path.interface for one in found}

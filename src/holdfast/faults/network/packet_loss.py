@@ -33,7 +33,7 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import known
 from holdfast.analysis.nodes import NodesFacts, loss, pattern
 from holdfast.analysis.nodes.loss import DirectedLoss
-from holdfast.analysis.nodes.pattern import Group, Pair
+from holdfast.analysis.nodes.pattern import Pair, PathGroup
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -81,7 +81,7 @@ def packets_are_lost_between_nodes(facts: NodesFacts) -> Finding | Sequence[Find
     return FAULT.ok(f"{lost} of {sent} small datagrams were lost, no more than by chance")
 
 
-def _lossy(group: Group, lossy: dict[Pair, DirectedLoss]) -> Finding:
+def _lossy(group: PathGroup, lossy: dict[Pair, DirectedLoss]) -> Finding:
     found = sorted((lossy[pair] for pair in group.pairs), key=lambda one: -one.rate)
     worst = found[0]
     speak = FAULT.error if worst.rate >= SEVERE else FAULT.warning
@@ -104,7 +104,7 @@ def _lossy(group: Group, lossy: dict[Pair, DirectedLoss]) -> Finding:
     )
 
 
-def _counters(group: Group) -> str:
+def _counters(group: PathGroup) -> str:
     ends = group.nodes or tuple(sorted({name for pair in group.pairs for name in pair}))
     return (
         f"compare the error counters a minute apart on {' and '.join(ends[:4])}: `ip -s link; "

@@ -54,7 +54,7 @@ from holdfast.analysis.nodes import (
 )
 from holdfast.analysis.nodes.blocked import Ports
 from holdfast.analysis.nodes.islands import is_partition
-from holdfast.analysis.nodes.pattern import Group, Pair, Shape
+from holdfast.analysis.nodes.pattern import Pair, PathGroup, Shape
 from holdfast.analysis.nodes.reachability import Matrix, islands, matrix
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Finding
@@ -159,9 +159,9 @@ def _not_tried(facts: NodesFacts) -> list[Finding]:
     ]
 
 
-def _groups(failures: Failures, paths: Matrix) -> list[Group]:
+def _groups(failures: Failures, paths: Matrix) -> list[PathGroup]:
     """Single paths apart by how they failed: each outcome has another cause."""
-    groups: list[Group] = []
+    groups: list[PathGroup] = []
     for group in pattern.smallest(failures, paths.by_pair):
         if group.shape is not Shape.PATHS:
             groups.append(group)
@@ -169,12 +169,12 @@ def _groups(failures: Failures, paths: Matrix) -> list[Group]:
         by_outcome: dict[Outcome, list[Pair]] = {}
         for pair in group.pairs:
             by_outcome.setdefault(blocked.commonest(failures[pair]), []).append(pair)
-        groups.extend(Group(Shape.PATHS, (), tuple(pairs)) for pairs in by_outcome.values())
+        groups.extend(PathGroup(Shape.PATHS, (), tuple(pairs)) for pairs in by_outcome.values())
     return groups
 
 
 def _blocked(
-    facts: NodesFacts, paths: Matrix, ports: Ports, group: Group, failures: Failures
+    facts: NodesFacts, paths: Matrix, ports: Ports, group: PathGroup, failures: Failures
 ) -> Finding:
     tries = [one for pair in group.pairs for one in failures[pair]]
     first = tries[0]
@@ -190,7 +190,7 @@ def _blocked(
     )
 
 
-def _way_back(group: Group, paths: Matrix) -> str:
+def _way_back(group: PathGroup, paths: Matrix) -> str:
     if len(group.pairs) > 1 or group.nodes:
         return ""
     source, target = group.pairs[0]
@@ -219,7 +219,7 @@ def _port_story(facts: NodesFacts, ports: Ports, one: Reached) -> str:
     )
 
 
-def _open(facts: NodesFacts, ports: Ports, group: Group, one: Reached) -> str:
+def _open(facts: NodesFacts, ports: Ports, group: PathGroup, one: Reached) -> str:
     elsewhere = blocked.not_the_target(one)
     if elsewhere:
         return elsewhere
