@@ -111,7 +111,7 @@ test_check_nodes = between.table(
     between.speaks(
         "error",
         smoked(8, fleet={"bad": {C}}),
-        saying=["node-c is bad", "each of which is fine with others; boom", "leave it out"],
+        saying=["node-c is bad", "each of which passes with others; boom", "leave it out"],
         hosts=[C],
     ),
     between.speaks(

@@ -38,6 +38,8 @@ class Fleet:
     racks: Mapping[str, str] = field(default_factory=dict)
     cut: frozenset[str] = frozenset()
     """racks whose uplink is dead"""
+    noise: float = 0.0
+    """sigma of what multiplies each speed; 0: within a quarter"""
     missing: set[str] = field(default_factory=set)
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
@@ -61,7 +63,8 @@ class Fleet:
         if fails:
             return PairResult(first=first, second=second, outcome=PairOutcome.FAILED, why="boom")
         top = SLOW if pair & self.slow or pair in self.slow_links else FAST
-        speed = top * self.chance.uniform(0.75, 1.25)
+        steady = self.chance.uniform(0.75, 1.25)
+        speed = top * (self.chance.lognormvariate(0, self.noise) if self.noise else steady)
         return PairResult(first=first, second=second, outcome=PairOutcome.PASSED, speed=speed)
 
     def isolate(self) -> Isolation:

@@ -124,6 +124,22 @@ def test_bad_and_slow_nodes_together(
     assert {*found.cleared} == {*nodes} - {*faulty}
 
 
+@given(st.integers(2, 64), CHANCE, st.floats(0.1, 2.0), st.data())
+def test_no_node_is_bad_for_speeds_however_they_vary(
+    count: int, chance: random.Random, noise: float, data: st.DataObject
+) -> None:
+    bad = data.draw(st.integers(0, count // 4))
+    links = data.draw(st.integers(0, (count - bad) // 4))
+    fleet = fleet_of(chance, count, bad=bad, links=links)
+    fleet.noise = noise
+    found = fleet.isolate()
+    settled_once(fleet, found)
+    assert named(found.bad) <= fleet.bad
+    assert not {*found.cleared} & fleet.bad
+    assert not named(found.stragglers) & fleet.bad
+    assert len(found.stragglers) <= max(1, count // 4)
+
+
 @given(st.integers(3, 48), CHANCE, st.floats(0.05, 0.95), st.data())
 def test_a_node_that_fails_now_and_then_gets_no_other_blamed(
     count: int, chance: random.Random, often: float, data: st.DataObject

@@ -19,8 +19,9 @@ What it rests on, and what it claims (tests/analysis/nodes/isolation holds it to
   could be the fault. That may take a round or two more.
 - 'Undecided' is an answer: for two nodes, where no pair passes, and where more than a quarter would
   be called bad, since then a shared cause (a switch, a setting) is the likelier one.
-- Slow is treated as failed is: a pair runs at the speed of its slower member, so a node counts by
-  its best result, and a straggler is slow with two nodes that are fast with others.
+- Speeds are asked about apart, of the pairs that passed: a slow pass never makes a node bad. A pair
+  runs at the speed of its slower member, so a node counts by its best result, and a straggler is
+  slow with three nodes that are fast with others.
 """
 
 from holdfast.analysis.nodes.isolation.conclude import conclude

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from holdfast import text
 from holdfast.analysis.nodes.isolation.evidence import (
     STRIKES,
     IsolationEvidence,
     Pair,
-    weigh,
 )
 from holdfast.analysis.nodes.isolation.racks import cut_racks, remarks_on_racks
 from holdfast.analysis.nodes.isolation.results import (
@@ -17,66 +16,76 @@ from holdfast.analysis.nodes.isolation.results import (
     IsolationState,
     JudgedNode,
     JudgedPair,
-    PairOutcome,
     PairResult,
 )
+from holdfast.analysis.nodes.isolation.speeds import SpeedEvidence, concluded
 
 UNSTEADY = "it fails now and then, or several of its links do"
 
 
 def conclude(state: IsolationState) -> Isolation:
     """May be asked after any round; what is not settled by then is undecided."""
-    evidence = weigh(state)
-    cut = cut_racks(evidence)
+    works, speed = IsolationEvidence(state), concluded(state)
+    cut = cut_racks(works)
     across = {pair for pairs in cut.values() for pair in pairs}
-    unsteady = _unsteady(evidence, across)
-    transient = {
-        pair: seen
-        for pair, seen in evidence.not_fine.items()
-        if pair in evidence.fine and not all(map(evidence.is_slow, seen))
-    }
+    unsteady = _unsteady(works, across)
+    slow = set() if speed.vary else {*speed.questioned}
+    failed = {pair: seen for pair, seen in works.not_fine.items() if pair in works.fine}
+    transient = {pair: seen for pair, seen in failed.items() if pair not in slow}
     links = {
-        pair: evidence.not_fine[pair]
-        for pair in evidence.questioned
-        if not pair & unsteady and (len(evidence.not_fine[pair]) > 1 or pair in across)
-    }
-    slow = {pair for pair, seen in links.items() if all(map(evidence.is_slow, seen))}
-    too_many = len(_failing(evidence)) > evidence.limit
-    undecided = dict(_undecided(evidence, unsteady, too_many=too_many))
-    in_doubt = {*undecided, *(name for pair in transient for name in pair)}
+        pair: works.not_fine[pair]
+        for pair in works.questioned
+        if not pair & unsteady and (len(works.not_fine[pair]) > 1 or pair in across)
+    } | {pair: seen for pair, seen in failed.items() if pair in slow}
+    too_many = len(_failing(works)) > works.limit
+    undecided = dict(_undecided(works, unsteady, too_many=too_many))
+    stragglers = [] if speed.vary else [n for n in speed.blamed if n not in undecided]
+    in_doubt = {*undecided, *stragglers, *(name for pair in transient for name in pair)}
     return Isolation(
-        bad=() if too_many else tuple(_judged(evidence, evidence.bad)),
-        stragglers=tuple(_judged(evidence, evidence.stragglers)),
+        bad=() if too_many else tuple(_bad(works, name) for name in works.blamed),
+        stragglers=tuple(_straggler(speed, name) for name in stragglers),
         undecided=tuple(JudgedNode(name=name, why=why) for name, why in undecided.items()),
         cleared=tuple(
-            name for name in evidence.present if evidence.passes(name) and name not in in_doubt
+            name for name in works.present if works.passes(name) and name not in in_doubt
         ),
-        links=tuple(_link(pair, seen) for pair, seen in links.items() if pair not in slow),
-        slow_links=tuple(_slow_link(evidence, pair) for pair in links if pair in slow),
+        links=tuple(_link(pair, seen, speed) for pair, seen in links.items()),
+        slow_links=tuple(
+            _slow_link(speed, pair)
+            for pair in speed.questioned
+            if pair in slow - links.keys()
+            and len(speed.not_fine[pair]) > 1
+            and not pair & speed.unsteady
+        ),
         transient=tuple(_transient(pair, seen) for pair, seen in transient.items()),
         rounds=len(state.rounds),
-        remarks=tuple(_remarks(evidence, cut, links)),
+        remarks=(
+            *remarks_on_racks(works, cut),
+            *_remarks_on_speed(speed),
+            *_not_tested_again(works, links),
+        ),
     )
 
 
 # --- nodes ---------------------------------------------------------------------------------------
 
 
-def _judged(evidence: IsolationEvidence, names: Iterable[str]) -> Iterable[JudgedNode]:
-    return (JudgedNode(name=name, why=_case_against(evidence, name)) for name in names)
+def _bad(works: IsolationEvidence, name: str) -> JudgedNode:
+    return JudgedNode(name=name, why=_case_against(works, name))
 
 
-def _case_against(evidence: IsolationEvidence, name: str) -> str:
-    strikes = evidence.strikes(name)
-    failed = [one for one in strikes if one.outcome is PairOutcome.FAILED]
-    slow = [one for one in strikes if evidence.is_slow(one)]
-    said = next((one.why for one in failed if one.why), "")
-    parts = [
-        *([f"fails with {_partners(failed, name)}"] if failed else ()),
-        *([f"is slow with {_partners(slow, name)} ({_speeds(evidence, slow)})"] if slow else ()),
-    ]
-    others = f"{' and '.join(parts)}, each of which is fine with others"
-    return f"{others}; {said}" if said else others
+def _case_against(works: IsolationEvidence, name: str) -> str:
+    strikes = works.strikes(name)
+    said = next((f"; {one.why}" for one in strikes if one.why), "")
+    return f"fails with {_partners(strikes, name)}, each of which passes with others{said}"
+
+
+def _straggler(speed: SpeedEvidence, name: str) -> JudgedNode:
+    slow = speed.strikes(name)
+    return JudgedNode(
+        name=name,
+        why=f"is slow with {_partners(slow, name)} ({_speeds(speed, slow)}), each of which is fast "
+        "with others",
+    )
 
 
 def _undecided(
@@ -90,7 +99,7 @@ def _undecided(
             others = text.names(evidence.accusers[name])
             yield name, f"passes with {with_some}, fails with {others}: {UNSTEADY}"
     if too_many:
-        for name in evidence.bad:
+        for name in evidence.blamed:
             yield name, f"{_case_against(evidence, name)}; but {_how_many(evidence)}"
     why_open = _why_open(evidence, too_many=too_many)
     for name in evidence.open:
@@ -119,7 +128,7 @@ def _how_many(evidence: IsolationEvidence) -> str:
 
 def _failing(evidence: IsolationEvidence) -> list[str]:
     """Those that are called bad, and those that failed and may be."""
-    return [*evidence.bad, *(name for name in evidence.open if evidence.met[name])]
+    return [*evidence.blamed, *(name for name in evidence.open if evidence.met[name])]
 
 
 def _unsteady(evidence: IsolationEvidence, across: set[Pair]) -> set[str]:
@@ -131,43 +140,45 @@ def _unsteady(evidence: IsolationEvidence, across: set[Pair]) -> set[str]:
     }
 
 
-def _remarks(
-    evidence: IsolationEvidence, cut: dict[str, set[Pair]], links: dict[Pair, list[PairResult]]
-) -> Iterable[str]:
-    yield from remarks_on_racks(evidence, cut)
-    if evidence.speeds_vary:
+def _remarks_on_speed(speed: SpeedEvidence) -> Iterable[str]:
+    if speed.vary:
         yield (
             "speeds are not compared: more than a quarter of the nodes are slower than half the "
             "median"
         )
-    elif fastest := evidence.far_ahead:
+    elif fastest := speed.far_ahead:
         yield (
             f"{fastest.first} and {fastest.second} reach {text.bandwidth(fastest.speed or 0.0)}, "
-            f"more than twice the median ({text.bandwidth(evidence.median)}): most nodes may be "
-            "slow"
+            f"more than twice the median ({text.bandwidth(speed.median)}): most nodes may be slow"
         )
-    for pair in evidence.questioned:
-        if pair not in links and not pair & evidence.unsteady:
+
+
+def _not_tested_again(
+    works: IsolationEvidence, links: Mapping[Pair, list[PairResult]]
+) -> Iterable[str]:
+    for pair in works.questioned:
+        if pair not in links and not pair & works.unsteady:
             yield f"{' and '.join(sorted(pair))} failed once and were not tested again"
 
 
 # --- pairs ---------------------------------------------------------------------------------------
 
 
-def _link(pair: Pair, seen: list[PairResult]) -> JudgedPair:
+def _link(pair: Pair, seen: list[PairResult], speed: SpeedEvidence) -> JudgedPair:
     first, second = sorted(pair)
     said = next((f"; {one.why}" for one in seen if one.why), "")
     times = "" if len(seen) == 1 else f" {len(seen)} times"
+    slow = f" and else is slow ({_speeds(speed, s)})" if (s := speed.not_fine.get(pair)) else ""
     return JudgedPair(
         first=first,
         second=second,
-        why=f"failed{times}, while each of them passes with others{said}",
+        why=f"failed{times}{slow}, while each of them passes with others{said}",
     )
 
 
-def _slow_link(evidence: IsolationEvidence, pair: Pair) -> JudgedPair:
+def _slow_link(speed: SpeedEvidence, pair: Pair) -> JudgedPair:
     first, second = sorted(pair)
-    speeds = _speeds(evidence, evidence.not_fine[pair])
+    speeds = _speeds(speed, speed.not_fine[pair])
     return JudgedPair(
         first=first, second=second, why=f"{speeds}, while each of them is fast with others"
     )
@@ -183,7 +194,7 @@ def _partners(results: Iterable[PairResult], name: str) -> str:
     return text.names({other for one in results for other in one.pair - {name}})
 
 
-def _speeds(evidence: IsolationEvidence, slow: list[PairResult]) -> str:
+def _speeds(speed: SpeedEvidence, slow: list[PairResult]) -> str:
     best = max(one.speed or 0.0 for one in slow)
-    median = text.bandwidth(evidence.median)
+    median = text.bandwidth(speed.median)
     return f"{text.bandwidth(best)} at best, the median of the nodes is {median}"

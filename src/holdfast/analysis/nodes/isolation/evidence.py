@@ -4,7 +4,6 @@ hundred results are quickly read, and nothing can get out of step."""
 from __future__ import annotations
 
 import functools
-import statistics
 from collections import defaultdict
 
 from holdfast.analysis.nodes.isolation.results import IsolationState, PairOutcome, PairResult
@@ -12,9 +11,6 @@ from holdfast.analysis.nodes.isolation.results import IsolationState, PairOutcom
 STRIKES = 2
 """different cleared nodes that must fail with a node before it is called bad: one could be the
 link between them"""
-SLOW_FACTOR = 2.0
-"""slower than the median by this is slow. Repeats of one healthy pair differ by tens of percent, a
-link that fell back to a lower rate or a throttled GPU is slower by a factor; DLRover uses 2, too"""
 MAX_ROUNDS = 6
 """enough for every case that the claims speak of; more would only chase what changes meanwhile"""
 
@@ -22,11 +18,13 @@ Pair = frozenset[str]
 
 
 class IsolationEvidence:
-    """`fine` is a pass that is not slow; everything else that ran is a strike against the pair."""
+    """Does it work? A pass is fine, a failure is a strike against the pair. `SpeedEvidence` asks
+    whether it is fast, of the same results."""
 
-    def __init__(self, state: IsolationState, *, speeds_count: bool = True) -> None:
+    needed = STRIKES
+
+    def __init__(self, state: IsolationState) -> None:
         self.state = state
-        self.speeds_vary = not speeds_count
         self.results = [one for results in state.rounds for one in results]
         self.missing = {
             name: one.why
@@ -34,14 +32,17 @@ class IsolationEvidence:
             if one.outcome is PairOutcome.NOT_RUN
             for name in one.missing
         }
-        ran = [one for one in self.results if one.outcome is not PairOutcome.NOT_RUN]
-        self.best = _best_speeds(ran)
-        self.median = _median(self.best) if speeds_count else 0.0
         self.fine: dict[Pair, list[PairResult]] = defaultdict(list)
         self.not_fine: dict[Pair, list[PairResult]] = defaultdict(list)
         self.met: dict[str, set[str]] = defaultdict(set)
         self.cleared_by: dict[str, set[str]] = defaultdict(set)
-        for one in ran:
+        self.tested_with: dict[str, set[str]] = defaultdict(set)
+        """whatever came of it: a pair that failed is not timed"""
+        for one in self.results:
+            if one.outcome is not PairOutcome.NOT_RUN:
+                self.tested_with[one.first].add(one.second)
+                self.tested_with[one.second].add(one.first)
+        for one in filter(self.counts, self.results):
             (self.fine if self.is_fine(one) else self.not_fine)[one.pair].append(one)
             self.met[one.first].add(one.second)
             self.met[one.second].add(one.first)
@@ -49,12 +50,11 @@ class IsolationEvidence:
                 self.cleared_by[one.first].add(one.second)
                 self.cleared_by[one.second].add(one.first)
 
-    def is_fine(self, one: PairResult) -> bool:
-        return one.outcome is PairOutcome.PASSED and not self.is_slow(one)
+    def counts(self, one: PairResult) -> bool:
+        return one.outcome is not PairOutcome.NOT_RUN
 
-    def is_slow(self, one: PairResult) -> bool:
-        measured = one.outcome is PairOutcome.PASSED and one.speed is not None
-        return measured and (one.speed or 0.0) < self.median / SLOW_FACTOR
+    def is_fine(self, one: PairResult) -> bool:
+        return one.outcome is PairOutcome.PASSED
 
     # --- nodes -----------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class IsolationEvidence:
             name
             for name in self.present
             if not self.passes(name)
-            and len(self.accusers.get(name, ())) >= STRIKES
+            and len(self.accusers.get(name, ())) >= self.needed
             and self._was_tried_at_home(name)
         ]
 
@@ -145,15 +145,6 @@ class IsolationEvidence:
         blamed = {*self.blamed}
         return [n for n in self.present if not self.passes(n) and n not in blamed]
 
-    @functools.cached_property
-    def stragglers(self) -> list[str]:
-        return [name for name in self.blamed if all(map(self.is_slow, self.strikes(name)))]
-
-    @functools.cached_property
-    def bad(self) -> list[str]:
-        slow = {*self.stragglers}
-        return [name for name in self.blamed if name not in slow]
-
     def strikes(self, name: str) -> list[PairResult]:
         """What its accusers saw."""
         return [
@@ -169,14 +160,6 @@ class IsolationEvidence:
         return {n for n, by in self.accusers.items() if self.passes(n) and len(by) >= STRIKES}
 
     @property
-    def far_ahead(self) -> PairResult | None:
-        """The fastest pair, if it leaves the median as far behind as a straggler is."""
-        timed = [one for one in self.results if one.speed]
-        fastest = max(timed, key=lambda one: one.speed or 0.0, default=None)
-        ahead = fastest and self.median and (fastest.speed or 0.0) > self.median * SLOW_FACTOR
-        return fastest if ahead else None
-
-    @property
     def limit(self) -> int:
         """How many nodes can be faulty each for itself; of three, one."""
         return max(1, len(self.state.nodes) // 4)
@@ -189,26 +172,3 @@ class IsolationEvidence:
         return [
             pair for pair in self.not_fine if pair not in self.fine and all(map(self.passes, pair))
         ]
-
-
-def weigh(state: IsolationState) -> IsolationEvidence:
-    """The evidence; speeds count only while few nodes stand out by theirs."""
-    evidence = IsolationEvidence(state)
-    if len(evidence.stragglers) <= evidence.limit:
-        return evidence
-    return IsolationEvidence(state, speeds_count=False)
-
-
-def _best_speeds(ran: list[PairResult]) -> dict[str, float]:
-    best: dict[str, float] = {}
-    for one in ran:
-        if one.outcome is PairOutcome.PASSED and one.speed is not None:
-            for name in one.pair:
-                best[name] = max(best.get(name, 0.0), one.speed)
-    return best
-
-
-def _median(best: dict[str, float]) -> float:
-    """Of two middle ones the faster: half of all nodes may have met a slow one so far. 0, which
-    nothing is slower than, for a single pair."""
-    return statistics.median_high(best.values()) if len(best) > 2 else 0.0

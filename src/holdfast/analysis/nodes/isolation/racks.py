@@ -57,7 +57,7 @@ def remarks_on_racks(evidence: IsolationEvidence, cut: dict[str, set[Pair]]) -> 
             f"nodes of {text.names(f'rack {rack}' for rack in apart)} pass at home, and none of "
             f"{count} pairs across does: look at their uplinks"
         )
-    for rack, nodes in whole_racks(evidence, evidence.bad).items():
+    for rack, nodes in whole_racks(evidence, evidence.blamed).items():
         yield f"all {len(nodes)} nodes of rack {rack} fail: look at its switch and power first"
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from holdfast.analysis.nodes.isolation.evidence import MAX_ROUNDS, IsolationEvidence, weigh
+from holdfast.analysis.nodes.isolation.evidence import MAX_ROUNDS, IsolationEvidence
 from holdfast.analysis.nodes.isolation.results import IsolationState
+from holdfast.analysis.nodes.isolation.speeds import suspected
 
 FEW_NODES = 4
 """with so few, three rounds test every pair there is"""
@@ -15,10 +16,19 @@ def plan_round(state: IsolationState) -> tuple[tuple[str, str], ...]:
     """Pairs that share no node; none when there is nothing left to learn."""
     if not state.rounds:
         return tuple(_across(state, state.nodes))
-    evidence = weigh(state)
-    if _is_over(evidence):
+    works = IsolationEvidence(state)
+    if _is_over(works):
         return ()
-    chosen = _Round(evidence)
+    pairs = _next(works, ())
+    speed = suspected(state)
+    return _next(speed, pairs) if not speed.vary else pairs
+
+
+def _next(
+    evidence: IsolationEvidence, taken: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """What would say more, besides what is taken already."""
+    chosen = _Round(evidence, taken)
     for members in _strange_racks(evidence):
         chosen.test_among(members)
     if evidence.cleared_by:
@@ -44,7 +54,7 @@ def _is_over(evidence: IsolationEvidence) -> bool:
     rounds = len(evidence.state.rounds)
     if not evidence.cleared_by:
         return rounds >= (3 if len(evidence.present) <= FEW_NODES else 2)
-    return rounds >= MAX_ROUNDS or len(evidence.bad) > evidence.limit
+    return rounds >= MAX_ROUNDS or len(evidence.blamed) > evidence.limit
 
 
 def _once_more(evidence: IsolationEvidence) -> list[frozenset[str]]:
@@ -88,10 +98,10 @@ def _tried(evidence: IsolationEvidence, rack: str) -> set[str]:
 class _Round:
     """The pairs of one round, as they are chosen: each node once."""
 
-    def __init__(self, evidence: IsolationEvidence) -> None:
+    def __init__(self, evidence: IsolationEvidence, taken: tuple[tuple[str, str], ...]) -> None:
         self.evidence = evidence
-        self.pairs: list[tuple[str, str]] = []
-        self.busy: set[str] = set()
+        self.pairs = [*taken]
+        self.busy = {name for pair in taken for name in pair}
 
     def take(self, one: str, other: str) -> bool:
         if one in self.busy or other in self.busy:
@@ -113,9 +123,12 @@ class _Round:
                 name in wanted,
             ),
         )
-        failed_first = sorted(suspects, key=lambda name: name in evidence.best)
-        for name in failed_first:
-            free = [p for p in partners if p not in self.busy and p not in evidence.met[name]]
+        for name in suspects:
+            if name in self.busy:
+                continue
+            free = [
+                p for p in partners if p not in self.busy and p not in evidence.tested_with[name]
+            ]
             mates = evidence.mates(name)
             away = evidence.met_passing_mate(name)
             best = next((p for p in free if (p in mates) != away), None)
@@ -139,7 +152,7 @@ class _Round:
         left = sorted((n for n in names if n not in self.busy), key=self.evidence.rack)
         while left:
             name = left.pop(0)
-            partner = next((p for p in left if p not in self.evidence.met[name]), None)
+            partner = next((p for p in left if p not in self.evidence.tested_with[name]), None)
             if partner is not None:
                 self.take(name, partner)
                 left.remove(partner)
