@@ -132,7 +132,10 @@ class FramedStream:
     async def write(self, message: bytes, *, seconds: float, preamble: bytes = b"") -> None:
         """A peer that does not read ends the connection: part of a frame may be on its way."""
         if len(message) > self.largest:
-            raise ValueError(f"a message of {size(len(message))} is over {size(self.largest)}")
+            raise ChannelError(
+                f"a message of {size(len(message))} to {self.peer} is over the limit of "
+                f"{size(self.largest)}"
+            )
         if self._ended:
             raise self._ended
         frame = frames.pack(message)

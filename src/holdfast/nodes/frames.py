@@ -23,8 +23,8 @@ MAC_BYTES = 16
 
 LARGEST_HELLO = 2048
 """bytes; before the token is proven nothing needs to be longer"""
-LARGEST_MESSAGE = 16 << 20
-"""bytes; the facts of a node with thousands of findings stay far below"""
+LARGEST_MESSAGE = 64 << 20
+"""bytes; what one node saw of 1,024 others with 16 addresses each is 13 MiB"""
 
 
 class FrameHead(NamedTuple):
