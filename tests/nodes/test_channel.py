@@ -171,9 +171,7 @@ def test_a_message_over_the_limit_is_refused_by_its_sender_and_its_receiver() ->
     async def scene() -> None:
         async with coordinator(limit=10_000) as listener:
             channel = await member(listener, limit=10_000)
-            with pytest.raises(
-                ChannelError, match=r"a message of .* over the limit of 9.77 KiB"
-            ):
+            with pytest.raises(ChannelError, match=r"a message of .* over the limit of 9.77 KiB"):
                 await channel.send(Ask(1, "x" * 10_000))
             await channel.send(Ask(1, "x" * 9_000))
             assert (await channel.receive(seconds=LONG)).number == 2

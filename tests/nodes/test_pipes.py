@@ -105,7 +105,7 @@ def test_a_member_is_found_behind_the_noise_of_its_shell(noise: str, quoted: str
     [
         ("echo This account is disabled.; exit 1", LONG, r"ended before .* account is disabled\.$"),
         ("exit 127", LONG, "^ssh node-b ended before holdfast answered$"),
-        ("echo 'Password expired. New password:'; exec cat", 1.0, "New password:"),
+        ("echo 'Password expired. New password:'; exec cat", 0.5, "New password:"),
         ("exec sleep 100", 0.3, r"did not complete the handshake within 0.3 s$"),
         ("exec yes", LONG, "and no word of holdfast"),
         ("exec cat", 0.5, "did not complete the handshake"),
