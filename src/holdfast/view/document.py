@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.analysis.machine import Smoke, Software, Unread
 from holdfast.analysis.nodes import NodesFacts
-from holdfast.analysis.nodes.pairs import pair_states
+from holdfast.analysis.nodes.pairs import pair_states, round_trips
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.status import SettingStatus, Timeout, VariableInfo
 from holdfast.findings import Diagnosis, Evidence, Finding, Page
@@ -43,6 +43,7 @@ def check_nodes(
     facts: NodesFacts, findings: Sequence[Finding], counts: dict[str, int], seconds: float
 ) -> str:
     """What `holdfast check --json` prints of several nodes."""
+    trips = round_trips(facts)
     smoke = {} if facts.smoke is None else {"smoke": facts.smoke}
     return _dump(
         {
@@ -55,8 +56,14 @@ def check_nodes(
             "absent": facts.absent,
             "coordinator": facts.coordinator,
             "paths": [
-                {"from": source, "to": target, "state": state.sign.value, "partly": state.partly}
-                for (source, target), state in pair_states(facts).items()
+                {
+                    "from": pair[0],
+                    "to": pair[1],
+                    "state": state.sign.value,
+                    "partly": state.partly,
+                    "round_trip_seconds": trips.get(pair),
+                }
+                for pair, state in pair_states(facts).items()
             ],
             "findings": [_finding(one) for one in findings],
             "counts": counts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ import msgspec
 from holdfast import text as words
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes.pairs import round_trips
 from holdfast.findings import Finding, Status
 from holdfast.view import node_matrix
 from holdfast.view.text import WIDTH, finding, harmless, wrapped
@@ -32,7 +34,16 @@ def banner(facts: NodesFacts) -> str:
 
 
 def matrix(facts: NodesFacts) -> str:
-    return node_matrix.draw(facts)
+    drawn = node_matrix.draw(facts)
+    trips = round_trips(facts)
+    if not drawn or not trips:
+        return drawn
+    source, target = slowest = max(trips, key=lambda pair: trips[pair])
+    usual = statistics.median(trips.values())
+    return (
+        f"{drawn}\nround trip {usual * 1e3:.2g} ms (median of {len(trips)} paths), at most "
+        f"{trips[slowest] * 1e3:.2g} ms ({harmless(source)} → {harmless(target)})"
+    )
 
 
 def smoke_table(facts: NodesFacts) -> str:

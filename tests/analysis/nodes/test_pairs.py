@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import Unread, known
-from holdfast.analysis.nodes import Absence, Outcome, PathLoss, PortKind
-from holdfast.analysis.nodes.pairs import PairState, PathSign, pair_states
-from tests.faults.made_nodes import path, probes, replace, sizes, some_nodes, untried
+from holdfast.analysis.nodes import Absence, Outcome, PathLoss, PortKind, StoreBelief
+from holdfast.analysis.nodes.pairs import PairState, PathSign, pair_states, round_trips
+from tests.faults.made_nodes import on_node, path, probes, replace, sizes, some_nodes, untried
 
 AB = ("node-a", "node-b")
 BA = ("node-b", "node-a")
@@ -59,3 +59,24 @@ def test_sizes_and_loss_show_where_connects_pass() -> None:
 
 def _thirty_percent(one: PathLoss) -> PathLoss:
     return replace(one, arrived=28, answered=28) if one.source == "node-c" else one
+
+
+def test_the_master_port_matters_where_the_store_is() -> None:
+    blocked = path(some_nodes(3), *AB, Outcome.DROPPED, PortKind.MASTER)
+    elsewhere = on_node(blocked, "node-a", store=_belief(hosts_it=True))
+
+    assert pair_states(blocked)[AB].sign is PathSign.DROPPED, "the store may be anywhere"
+    assert pair_states(elsewhere)[AB].sign is PathSign.OK
+    assert pair_states(on_node(blocked, "node-b", store=_belief(hosts_it=True)))[AB].partly
+
+
+def _belief(*, hosts_it: bool) -> StoreBelief:
+    return StoreBelief(endpoint="node-a", hosts_it=hosts_it, why="")
+
+
+def test_round_trips_are_those_of_the_best_address() -> None:
+    facts = some_nodes(2)
+    slow = replace(known(facts.losses)[0], median_seconds=0.2)
+    trips = round_trips(replace(facts, losses=(slow, *known(facts.losses))))
+
+    assert trips == {AB: 0.0003, BA: 0.0003}

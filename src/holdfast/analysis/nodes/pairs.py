@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from holdfast.analysis.machine import Unread
-from holdfast.analysis.nodes import loss, path_size
+from holdfast.analysis.machine import CouldNotLook, Unread
+from holdfast.analysis.nodes import loss, owners, path_size, used_paths
 from holdfast.analysis.nodes.facts import NodesFacts
 from holdfast.analysis.nodes.path_size import SizeVerdict
-from holdfast.analysis.nodes.paths import Outcome
+from holdfast.analysis.nodes.paths import Outcome, PortKind, Reached
 from holdfast.analysis.nodes.pattern import Pair
+from holdfast.analysis.nodes.reachability import matrix
 
 
 class PathSign(enum.Enum):
@@ -44,14 +45,44 @@ RANK = {sign: place for place, sign in enumerate(PathSign)}
 
 
 def pair_states(facts: NodesFacts) -> Mapping[Pair, PairState]:
-    """Of every ordered pair of nodes, absent ones included (`UNTRIED`)."""
-    tried: defaultdict[Pair, list[PathSign]] = defaultdict(list)
-    if not isinstance(facts.reach, Unread):
-        for one in facts.reach:
-            tried[one.source, one.target.node].append(SIGNS[one.outcome])
-    measured = _measured(facts)
-    names = node_names(facts)
-    return {(a, b): _state(tried[a, b], measured[a, b]) for a in names for b in names if a != b}
+    """Of every ordered pair of nodes, absent ones included (`UNTRIED`).
+
+    By the rules of the faults that speak of them: addresses that no rank uses, and the master port
+    of nodes that serve no store, make no path bad.
+    """
+    tried, measured, names = _tried(facts), _measured(facts), node_names(facts)
+    return {
+        (a, b): _state(tried.get((a, b), []), measured[a, b])
+        for a in names
+        for b in names
+        if a != b
+    }
+
+
+def round_trips(facts: NodesFacts) -> Mapping[Pair, float]:
+    """Median seconds of a small datagram there and back, of the pairs that were measured."""
+    found: dict[Pair, float] = {}
+    for one in () if isinstance(facts.losses, Unread) else facts.losses:
+        if one.median_seconds is not None:
+            pair = (one.source, one.target.node)
+            found[pair] = min(found.get(pair, one.median_seconds), one.median_seconds)
+    return found
+
+
+def _tried(facts: NodesFacts) -> Mapping[Pair, list[PathSign]]:
+    try:
+        paths = used_paths.used(facts, matrix(facts))
+        stores = owners.store_hosts(facts)
+    except CouldNotLook:
+        return {}
+    return {
+        pair: [SIGNS[one.outcome] for one in tries if _matters(one, stores)]
+        for pair, tries in paths.by_pair.items()
+    }
+
+
+def _matters(one: Reached, stores: Collection[str]) -> bool:
+    return one.target.kind is PortKind.EPHEMERAL or not stores or one.target.node in stores
 
 
 def _measured(facts: NodesFacts) -> defaultdict[Pair, list[PathSign]]:

@@ -96,11 +96,10 @@ def others_reach_the_container(facts: NodesFacts, node: Node) -> bool:
     """Every other node got through to it, and it to every other one."""
     if isinstance(facts.reach, Unread):
         return False
-    mine = [one for one in facts.reach if node.name in (one.source, one.target.node)]
-    ends = {(one.source, one.target.node) for one in mine}
+    passed = {(o.source, o.target.node) for o in facts.reach if o.outcome is Outcome.OK}
     others = {other.name for other in facts.nodes} - {node.name}
     every = {pair for other in others for pair in ((node.name, other), (other, node.name))}
-    return bool(others) and ends >= every and all(one.outcome is Outcome.OK for one in mine)
+    return bool(every) and every <= passed
 
 
 def _address_evidence(interface: Interface) -> Evidence:
