@@ -9,7 +9,6 @@ announces to the others. The socket transport, and RDMA for its handshake, use t
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from holdfast.analysis.machine import (
     Resolution,
     Software,
     addresses,
+    comm_id,
     known,
     nic_filter,
 )
@@ -32,8 +32,8 @@ from holdfast.analysis.machine.interface_choice import (
 )
 from holdfast.analysis.versions import release
 
-COMM_ID = "NCCL_COMM_ID"
 NO_LISTENING_INTERFACE = "No usable listening interface found"
+COMM_ID = comm_id.COMM_ID
 FAMILY = "NCCL_SOCKET_FAMILY"
 NEEDS_RUNNING = (2, 28, 3)
 """from here on carrier-less interfaces are skipped, and virbr* comes last"""
@@ -118,8 +118,10 @@ def _by_version(
 ) -> InterfaceChoice:
     interfaces = known(facts.interfaces)
     choice = choose(interfaces, settings)
+    if release(settings.version):
+        return choice
     older = choose(interfaces, settings._replace(version=BEFORE_RUNNING))
-    if not release(settings.version) and older.taken != choice.taken:
+    if older.taken != choice.taken:
         raise CouldNotLook(
             f"NCCL's version is not known: from {'.'.join(map(str, NEEDS_RUNNING))} on it takes "
             f"{_words(choice)}, before {_words(older)}"
@@ -138,7 +140,7 @@ def bootstrap_choice(interfaces: Sequence[Interface], settings: NcclSettings) ->
     found = _hinted(library, interfaces, settings)
     if found is not None:
         return found
-    where = _comm_id_address(settings)
+    where = comm_id.address_in(settings.comm_id or "", settings.resolved)
     error = f"no interface is in the subnet of {where} ({COMM_ID}): `{NO_LISTENING_INTERFACE}`"
     return _failure(library, interfaces, error)
 
@@ -252,50 +254,15 @@ def _why_passed(
 # --- NCCL_COMM_ID: the interface in the subnet of an address, whatever its name or state ---------
 
 
-def _comm_id_address(settings: NcclSettings) -> str:
-    """The address in NCCL_COMM_ID; raises ValueError where NCCL calls the value invalid."""
-    value = settings.comm_id or ""
-    if len(value) < 2:
-        raise ValueError(f"{COMM_ID}={value} holds no address")
-    if value.startswith("["):
-        address, bracket, _ = value[1:].partition("]")
-        if not bracket or addresses.parse(address.partition("%")[0]) is None:
-            raise ValueError(f"{COMM_ID}={value} holds no IPv6 address")
-        return address
-    host = value.partition(",")[0].partition(":")[0]
-    if addresses.parse(host) is not None:
-        return host
-    if host not in settings.resolved:
-        raise CouldNotLook(f"{COMM_ID} names {host}, which was not resolved here")
-    if not settings.resolved[host]:
-        raise ValueError(f"{host} in {COMM_ID} does not resolve")
-    return settings.resolved[host][0]
-
-
-def _same_subnet(interfaces: Sequence[Interface], remote: str) -> Listed | None:
-    """NCCL checks neither family setting nor filter nor RUNNING here."""
-    text, _, scope = remote.partition("%")
-    ip = addresses.parse(text)
-    for entry in listed(interfaces):
-        own = addresses.parse(entry.address.ip)
-        if ip is None or own is None or own.version != ip.version:
-            continue
-        own_scope = entry.interface.name if addresses.is_link_local(entry.address.ip) else ""
-        network = ipaddress.ip_network(f"{own}/{entry.address.prefix}", strict=False)
-        if ip in network and own_scope == scope:
-            return entry
-    return None
-
-
 def _hinted(
     library: str, interfaces: Sequence[Interface], settings: NcclSettings
 ) -> InterfaceChoice | None:
     """By NCCL_COMM_ID; None where no interface is in its subnet."""
     try:
-        remote = _comm_id_address(settings)
+        remote = comm_id.address_in(settings.comm_id or "", settings.resolved)
     except ValueError as problem:
         return _failure(library, interfaces, f"{problem}: `Invalid {COMM_ID}`")
-    found = _same_subnet(interfaces, remote)
+    found = comm_id.in_same_subnet(interfaces, remote)
     if found is None:
         return None
     why = f"{found.name} is in the subnet of {remote} ({COMM_ID})"
