@@ -372,6 +372,20 @@ def on_reach(facts: NodesFacts, target: str, ip: str, outcome: Outcome) -> Nodes
     return replace(facts, reach=tuple(map(changed, facts.reach)))
 
 
+def without_route(facts: NodesFacts, name: str) -> NodesFacts:
+    """That node has eth0 alone, and no route to the other network."""
+    assert not isinstance(facts.reach, Unread)
+    kept = (o for o in facts.reach if (o.target.node, o.target.interface) != (name, "eno1"))
+    reach = tuple(
+        replace(one, outcome=Outcome.NO_ROUTE)
+        if one.source == name and one.target.interface == "eno1"
+        else one
+        for one in kept
+    )
+    only = on_node(facts, name, interfaces=(a_loopback(), data_interface(3)))
+    return replace(only, reach=reach)
+
+
 test_check_nodes = between.table(
     "wrong-nic",
     between.speaks(
@@ -412,6 +426,15 @@ test_check_nodes = between.table(
             "`export NCCL_SOCKET_IFNAME==eth0` on node-c",
         ],
         hosts=["node-c"],
+    ),
+    between.speaks(  # node-d is not on the network that the others prefer
+        "error",
+        without_route(TWO_NETWORKS, "node-d"),
+        saying=[
+            "192.168.2.9 of node-c (eno1): node-d has no way there",
+            "`export NCCL_SOCKET_IFNAME==eth0` on node-a, node-b and node-c",
+        ],
+        hosts=[""],
     ),
     between.silent(FOUR),
     between.silent(BRIDGES),  # there, and not chosen

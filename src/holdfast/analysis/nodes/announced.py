@@ -115,7 +115,7 @@ def is_settled(facts: NodesFacts, node: Node) -> bool:
 
 
 class Misplaced(NamedTuple):
-    """An announced address that no other node gets to, while another one of the node works."""
+    """An announced address that other nodes do not get to, while another one of the node works."""
 
     announced: Announced
     tries: tuple[Reached, ...]
@@ -151,7 +151,11 @@ def misplaced(
             continue
         if len(same) > 1 and is_of_one_machine(facts, one.node, one.interface):
             found.append(Misplaced(one, failed, tuple(sorted(same)), better))
-        elif alone and better and _network(facts, one) not in working:
+        elif better and (
+            (alone and _network(facts, one) not in working)
+            # a node that is not on that network at all: no rule is in the way
+            or (failed and all(t.outcome is Outcome.NO_ROUTE for t in failed))
+        ):
             found.append(Misplaced(one, failed, (), better))
     return found
 

@@ -222,7 +222,7 @@ def _misplaced(facts: NodesFacts, group: Sequence[Misplaced]) -> Finding:
         )
     else:
         where = text.names(f"{one.announced.address} of {one.announced.node}" for one in group)
-        summary = f"{first.program} will announce {where} ({first.interface}): no node gets there"
+        summary = f"{first.program} will announce {where} ({first.interface}): {_who(facts, group)}"
     works = f"; over {group[0].better} every other node gets there" if group[0].better else ""
     tries = [t for one in group for t in one.tries[:1]]
     unused = first.program == announced.NCCL and not any(
@@ -241,6 +241,13 @@ def _misplaced(facts: NodesFacts, group: Sequence[Misplaced]) -> Finding:
         fix=_use_interface(group),
         host=nodes[0] if len(nodes) == 1 else "",
     )
+
+
+def _who(facts: NodesFacts, group: Sequence[Misplaced]) -> str:
+    sources = {one.source for each in group for one in each.tries}
+    if len(sources) < len(facts.nodes) - 1:
+        return f"{text.names(sources)} {text.plural(sources, 'has', 'have')} no way there"
+    return "no node gets there"
 
 
 def _use_interface(group: Sequence[Misplaced]) -> str:
