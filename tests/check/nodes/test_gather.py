@@ -92,6 +92,20 @@ def test_a_node_too_many_and_a_node_too_late_are_told() -> None:
     assert too_late == "the check has begun without it: it came too late"
 
 
+def test_a_node_that_is_being_admitted_is_waited_for() -> None:
+    async def scenario() -> bool:
+        arrivals = Arrivals(2, lambda _: None)
+        waiting = asyncio.ensure_future(arrivals.settle(0.6))
+        for _ in range(8):
+            await asyncio.sleep(0.1)
+            assert arrivals.admit(Introduction(node="slow").hello(TOKEN)) == ""
+        still = not waiting.done()
+        await asyncio.wait_for(waiting, 20)
+        return still
+
+    assert asyncio.run(scenario())
+
+
 def test_who_is_missing_has_a_name_where_the_scheduler_told_it() -> None:
     (one,) = missing(3, ("n1", "n2", "n3"), ("n1.cluster", "n3"), ())
 
