@@ -13,6 +13,7 @@ import torch
 from holdfast.checkpoint import tensors
 from holdfast.checkpoint.copying import CopyBlock, copy_blocks
 from holdfast.checkpoint.cores import ranks_here, threads_for
+from holdfast.checkpoint.gpu_fills import copy_to_gpus, is_for_gpu
 
 
 class Fill(NamedTuple):
@@ -51,13 +52,17 @@ class LaterCopies:
 
 def fill_all(fills: Sequence[Fill], *, threads: int = 0) -> None:
     """`threads` 0: as many as this rank may use beside its peers."""
-    blocks = []
+    blocks, for_gpus = [], []
+    threads = threads or threads_for(ranks_here())
     for target, source, fresh in fills:
         if is_plain_copy(target, source):
             blocks.append(CopyBlock(target.data_ptr(), source.data_ptr(), source.nbytes, fresh))
+        elif is_for_gpu(target, source):
+            for_gpus.append((target, source))
         else:
             target.copy_(source)
-    copy_blocks(blocks, threads or threads_for(ranks_here()))
+    copy_blocks(blocks, threads)
+    copy_to_gpus(for_gpus, threads)
 
 
 def is_plain_copy(target: torch.Tensor, source: torch.Tensor) -> bool:
