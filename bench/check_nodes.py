@@ -34,7 +34,7 @@ from holdfast.analysis.nodes import (
 )
 from holdfast.check.nodes import messages
 from holdfast.check.nodes.gather import COORDINATOR, Arrivals
-from holdfast.check.nodes.survey import Question, Survey
+from holdfast.check.nodes.survey import Survey, SurveyQuestion
 from holdfast.check.plan import Flags
 from holdfast.findings import Finding
 from holdfast.nodes.channel_errors import ChannelError
@@ -201,7 +201,7 @@ async def coordinate(count: int, dying: int, watch: Stopwatch) -> NodesFacts:
         nodes.start()
         await arrivals.settle(60)
         survey = Survey(arrivals.gathered((), ()), coordinator="node-a", say=watch.lap)
-        question = Question(
+        question = SurveyQuestion(
             flags=Flags(nnodes=str(count)), plan=plan, only=(), skip=(), deadline=10, store_host=""
         )
         facts = await survey.conduct(question)

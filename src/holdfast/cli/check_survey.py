@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.analysis.nodes import NodesFacts
     from holdfast.check.nodes.gather import Gathered
-    from holdfast.check.nodes.survey import Question
+    from holdfast.check.nodes.survey import SurveyQuestion
     from holdfast.fault import Fault
     from holdfast.findings import Finding
 
@@ -26,10 +26,10 @@ NODE_DEADLINE = 3.0
 """seconds for a fact of a node, where none is typed: other nodes may share its processor"""
 
 
-def question_of(arguments: argparse.Namespace, *, nodes: int, meeting_host: str) -> Question:
+def question_of(arguments: argparse.Namespace, *, nodes: int, meeting_host: str) -> SurveyQuestion:
     """What every node is asked: the job as typed here, on so many nodes."""
     from holdfast.analysis.machine import rendezvous
-    from holdfast.check.nodes.survey import Question
+    from holdfast.check.nodes.survey import SurveyQuestion
     from holdfast.check.plan import Flags, make_plan
 
     flags = Flags(
@@ -40,7 +40,7 @@ def question_of(arguments: argparse.Namespace, *, nodes: int, meeting_host: str)
         checkpoint_folders=tuple(arguments.ckpt),
     )
     plan = make_plan(flags, os.environ, accelerators=0)
-    return Question(
+    return SurveyQuestion(
         flags=flags,
         plan=plan,
         only=tuple(names(arguments.only)),
@@ -52,7 +52,7 @@ def question_of(arguments: argparse.Namespace, *, nodes: int, meeting_host: str)
 
 def coordinate(
     arguments: argparse.Namespace,
-    question: Question,
+    question: SurveyQuestion,
     gathering: AbstractAsyncContextManager[Gathered],
 ) -> int:
     import asyncio
@@ -68,7 +68,7 @@ def coordinate(
 
 async def _survey(
     arguments: argparse.Namespace,
-    question: Question,
+    question: SurveyQuestion,
     gathering: AbstractAsyncContextManager[Gathered],
     faults: Sequence[Fault],
 ) -> tuple[NodesFacts, list[Finding]]:

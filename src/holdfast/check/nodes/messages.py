@@ -25,14 +25,14 @@ from holdfast.findings import Finding
 from holdfast.nodes.clock_exchange import ClockPing, ClockPong
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class MemberMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The base of all of them; the tag says which."""
 
 
 # --- member -> coordinator, once ------------------------------------------------------------------
 
 
-class Arrival(Message, frozen=True):
+class Arrival(MemberMessage, frozen=True):
     """The first message of a member."""
 
     host: str
@@ -46,7 +46,7 @@ class Arrival(Message, frozen=True):
 # --- requests -------------------------------------------------------------------------------------
 
 
-class LookAtYourself(Message, frozen=True):
+class LookAtYourself(MemberMessage, frozen=True):
     """Run the one-machine checks."""
 
     flags: Flags
@@ -55,13 +55,13 @@ class LookAtYourself(Message, frozen=True):
     deadline: float
 
 
-class ResolveNames(Message, frozen=True):
+class ResolveNames(MemberMessage, frozen=True):
     names: tuple[str, ...]
     endpoint: str
     """of the job's store; '' when none is named"""
 
 
-class OpenListeners(Message, frozen=True):
+class OpenListeners(MemberMessage, frozen=True):
     node: str
     """what the others call you"""
     addresses: tuple[tuple[str, str], ...]
@@ -72,7 +72,7 @@ class OpenListeners(Message, frozen=True):
     """proves to the others that a listener is ours"""
 
 
-class TryPaths(Message, frozen=True):
+class TryPaths(MemberMessage, frozen=True):
     node: str
     targets: tuple[Target, ...]
     in_depth: tuple[str, ...]
@@ -81,7 +81,7 @@ class TryPaths(Message, frozen=True):
     seconds: float
 
 
-class Finish(Message, frozen=True):
+class Finish(MemberMessage, frozen=True):
     """The last message: the check is over, this is what came of it."""
 
     exit_code: int
@@ -91,29 +91,29 @@ class Finish(Message, frozen=True):
 # --- replies --------------------------------------------------------------------------------------
 
 
-class SelfReport(Message, frozen=True):
+class SelfReport(MemberMessage, frozen=True):
     facts: MachineFacts
     findings: tuple[Finding, ...]
     boot_id: str | Unread
 
 
-class ResolvedNames(Message, frozen=True):
+class ResolvedNames(MemberMessage, frozen=True):
     names: tuple[Resolution, ...]
     store: StoreBelief | None
 
 
-class OpenedListeners(Message, frozen=True):
+class OpenedListeners(MemberMessage, frozen=True):
     listening: Listening
 
 
-class TriedPaths(Message, frozen=True):
+class TriedPaths(MemberMessage, frozen=True):
     routes: tuple[RouteTo, ...]
     reach: tuple[Reached, ...]
     sizes: tuple[PathSizes, ...]
     losses: tuple[PathLoss, ...]
 
 
-class Sorry(Message, frozen=True):
+class Sorry(MemberMessage, frozen=True):
     """This member could not do what it was asked."""
 
     why: str

@@ -34,7 +34,7 @@ from holdfast.check.plan import Flags
 from holdfast.nodes.channel_errors import ChannelError
 from holdfast.nodes.clock_exchange import ClockPong, compare_clocks
 
-M = TypeVar("M", bound=messages.Message)
+M = TypeVar("M", bound=messages.MemberMessage)
 
 PATH_SECONDS = 2.5
 """for one connect: the kernel repeats a lost SYN after 1 s, so one loss is not taken for a drop"""
@@ -43,7 +43,7 @@ SLACK = 20.0
 """seconds beyond what a stage needs: a busy machine must not be taken for a lost one"""
 
 
-class Question(NamedTuple):
+class SurveyQuestion(NamedTuple):
     """What is asked of every node."""
 
     flags: Flags
@@ -71,7 +71,7 @@ class Survey:
         self._coordinator = coordinator
         self._say = say
 
-    async def conduct(self, question: Question) -> NodesFacts:
+    async def conduct(self, question: SurveyQuestion) -> NodesFacts:
         key = secrets.token_bytes(32)
         reports = await self._self_checks(question)
         clocks = await self._clocks()
@@ -106,7 +106,7 @@ class Survey:
 
     # --- stages -----------------------------------------------------------------------------------
 
-    async def _self_checks(self, question: Question) -> dict[str, messages.SelfReport]:
+    async def _self_checks(self, question: SurveyQuestion) -> dict[str, messages.SelfReport]:
         self._say(f"each of {len(self._members)} nodes looks at itself")
         request = messages.LookAtYourself(
             flags=question.flags,
@@ -120,7 +120,7 @@ class Survey:
         )
 
     async def _names(
-        self, question: Question, reports: Mapping[str, messages.SelfReport]
+        self, question: SurveyQuestion, reports: Mapping[str, messages.SelfReport]
     ) -> dict[str, messages.ResolvedNames]:
         hosts = [report.facts.host for report in reports.values()]
         wanted = dict.fromkeys([*hosts, *self._members, question.store_host])
@@ -132,7 +132,7 @@ class Survey:
         )
 
     async def _listeners(
-        self, question: Question, reports: Mapping[str, messages.SelfReport], key: bytes
+        self, question: SurveyQuestion, reports: Mapping[str, messages.SelfReport], key: bytes
     ) -> dict[str, Listening]:
         requests = {
             name: messages.OpenListeners(
@@ -202,7 +202,11 @@ class Survey:
     # --- asking -----------------------------------------------------------------------------------
 
     async def _ask(
-        self, requests: Mapping[str, messages.Message], kind: type[M], stage: str, seconds: float
+        self,
+        requests: Mapping[str, messages.MemberMessage],
+        kind: type[M],
+        stage: str,
+        seconds: float,
     ) -> dict[str, M]:
         """The replies by node, of those that gave one; the others are absent from now on."""
         asked = list(requests)
@@ -218,7 +222,7 @@ class Survey:
         return good
 
     async def _ask_one(
-        self, name: str, request: messages.Message, kind: type[M], seconds: float
+        self, name: str, request: messages.MemberMessage, kind: type[M], seconds: float
     ) -> M | str:
         """The reply, or why there is none."""
         member = self._members[name]

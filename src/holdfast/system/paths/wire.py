@@ -33,7 +33,7 @@ DATAGRAM_BYTES = _DATAGRAM.size + PROOF + 10
 SEEN_BYTES = _SEEN.size + PROOF
 
 
-class Hello(NamedTuple):
+class ProbeHello(NamedTuple):
     """A prober's first bytes on a connection."""
 
     nonce: bytes
@@ -61,27 +61,27 @@ class Seen(NamedTuple):
     full: no fault of the path"""
 
 
-def pack_hello(key: bytes, length: int) -> tuple[Hello, bytes]:
-    hello = Hello(os.urandom(16), length)
+def pack_hello(key: bytes, length: int) -> tuple[ProbeHello, bytes]:
+    hello = ProbeHello(os.urandom(16), length)
     head = _HELLO.pack(_TCP, hello.nonce, length)
     return hello, head + _proof(key, head)
 
 
-def read_hello(key: bytes, packed: bytes) -> Hello | None:
+def read_hello(key: bytes, packed: bytes) -> ProbeHello | None:
     """None for anything that does not prove the key."""
     if len(packed) != HELLO_BYTES or not _proven(key, packed):
         return None
     magic, nonce, length = _HELLO.unpack_from(packed)
-    return Hello(nonce, length) if magic == _TCP and length <= LARGEST_MESSAGE else None
+    return ProbeHello(nonce, length) if magic == _TCP and length <= LARGEST_MESSAGE else None
 
 
-def pack_name(key: bytes, hello: Hello, node: str) -> bytes:
+def pack_name(key: bytes, hello: ProbeHello, node: str) -> bytes:
     """The listener's answer: its node's name, behind its length, and the proof."""
     name = node.encode()[:LONGEST_NAME]
     return bytes([len(name)]) + name + _proof(key, _NAME, hello.nonce, name)
 
 
-def read_name(key: bytes, hello: Hello, packed: bytes) -> str | None:
+def read_name(key: bytes, hello: ProbeHello, packed: bytes) -> str | None:
     """The name of the node that answered; None for what proves nothing."""
     name = packed[1:-PROOF]
     if packed != bytes([len(name) & 0xFF]) + name + packed[-PROOF:]:
