@@ -186,8 +186,8 @@ def _bad_links(smoke: SmokeBetween) -> Iterator[Finding]:
         for link in links:
             yield FAULT.error(
                 f"the link between {link.first} and {link.second} is bad",
-                reason=f"{link.why}: neither node is at fault by itself, unless one of them fails "
-                "now and then",
+                reason="neither node is at fault by itself, unless one of them fails now and then: "
+                f"the pair {link.why}",
                 evidence=_tests(smoke, link.first, link.second),
                 fix="look at the path between them: cables, switch ports and firewall rules for "
                 "this pair; or use only one of them",

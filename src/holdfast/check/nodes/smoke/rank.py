@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -44,6 +45,8 @@ class WarmRank:
         self.pipe = pipe
         self.local_rank = int(os.environ["LOCAL_RANK"])
         self.hosted: Any = None
+        self.during = ""
+        """which size it was at, and which had passed: large ones alone fail at a small MTU"""
 
     def run(self) -> None:
         """Until stdin ends."""
@@ -53,7 +56,8 @@ class WarmRank:
             try:
                 answer = getattr(self, task.pop("do"))(**task)
             except Exception as problem:  # noqa: BLE001 - whatever torch raises is the answer
-                answer = {"error": own_words(problem), "usable": self._usable()}
+                error = f"{_without_place(own_words(problem))}{self.during}"
+                answer = {"error": error, "usable": self._usable()}
             os.write(self.pipe, json.dumps(answer).encode() + b"\n")
 
     def _usable(self) -> bool:
@@ -99,6 +103,7 @@ class WarmRank:
         sizes: list[int],
         seconds: float,
     ) -> dict[str, Any]:
+        self.during = ""
         device = self._device(backend)
         own = self._work_alone(device)
         if rank:
@@ -118,8 +123,11 @@ class WarmRank:
             device_id=device if device.type == "cuda" else None,
         )
         took = 0.0
+        passed = ""
         for size in sizes:
+            self.during = f" (all_reduce of {size} bytes{passed})"
             took = self._all_reduce(size, rank, world, device)
+            passed = f"; {size} bytes passed"
         # Leave together: a rank that goes first resets the others.
         self._gather(store, "done", rank, world, seconds)
         distributed.destroy_process_group()
@@ -183,6 +191,11 @@ class WarmRank:
     def _finish(self, device: Any) -> None:
         if device.type == "cuda":
             self.torch.cuda.synchronize(device)
+
+
+def _without_place(words: str) -> str:
+    """Its first line, less the path of a source file at the place where torch was built."""
+    return re.sub(r"\[/\S+\] ", "", words.splitlines()[0]) if words else words
 
 
 def _timed(act: Any) -> float:
