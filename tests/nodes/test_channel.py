@@ -17,7 +17,7 @@ from holdfast.nodes.channel_errors import (
     Refused,
     WrongToken,
 )
-from holdfast.nodes.handshake import Hello, Introduction
+from holdfast.nodes.handshake import Greeting, Introduction
 from holdfast.nodes.join import join
 from holdfast.nodes.token import fresh_token, open_token
 from tests.nodes.conversation import (
@@ -211,7 +211,7 @@ def test_a_wrong_token_is_told_to_both_sides(theirs: object, ours: object, said:
 
 def test_a_node_that_is_not_admitted_hears_why() -> None:
     async def scene() -> None:
-        def admit(hello: Hello) -> str:
+        def admit(hello: Greeting) -> str:
             return "" if hello.node == "late-but-honest" else "the check began 4 s ago"
 
         async with coordinator(admit=admit) as listener:

@@ -23,7 +23,7 @@ from holdfast.nodes.channel_errors import (
     WrongToken,
     WrongVersion,
 )
-from holdfast.nodes.handshake import Hello, Proof, Side
+from holdfast.nodes.handshake import Greeting, Proof, Side
 from holdfast.nodes.listener import Listener
 from tests.nodes.conversation import (
     LONG,
@@ -218,7 +218,7 @@ def test_a_member_of_another_version_is_named_to_both_sides(version: int) -> Non
             async with connected(listener) as peer:
                 await peer.send(opening(version=version, protocol=version, holdfast="9.4"))
                 await peer.reader.readexactly(len(Side.COORDINATOR.preamble))
-                ours = msgspec.msgpack.decode(await peer.read_frame(), type=Hello)
+                ours = msgspec.msgpack.decode(await peer.read_frame(), type=Greeting)
                 assert (ours.protocol, ours.node) == (frames.PROTOCOL, "node-0")
                 assert await peer.ended() == b""
             await until(lambda: listener.turned_away)

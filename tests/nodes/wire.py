@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.nodes import frames
-from holdfast.nodes.handshake import Hello, Side
+from holdfast.nodes.handshake import Greeting, Side
 from holdfast.nodes.listener import Listener
 from tests.nodes.conversation import LONG
 
@@ -19,7 +19,7 @@ Change = Callable[[bytes], bytes]
 """from what one side sent so far to what the other gets so far"""
 
 
-def a_hello(**fields: Any) -> Hello:
+def a_hello(**fields: Any) -> Greeting:
     said = {
         "protocol": frames.PROTOCOL,
         "holdfast": "0.0",
@@ -29,7 +29,7 @@ def a_hello(**fields: Any) -> Hello:
         "nonce": secrets.token_bytes(32),
         **fields,
     }
-    return Hello(**said)
+    return Greeting(**said)
 
 
 def framed(message: Any, version: int = frames.PROTOCOL) -> bytes:

@@ -1,22 +1,22 @@
 """How two nodes greet each other: versions first, then both prove that they know the token.
 
-    member       preamble, Hello(protocol, release, name, run, nonce)
-    coordinator  preamble, Hello(…)
-    member       Proof   HMAC(token, "member" + both Hellos)
-    coordinator  Proof   HMAC(token, "coordinator" + both Hellos), or NotAdmitted(why)
+    member       preamble, Greeting(protocol, release, name, run, nonce)
+    coordinator  preamble, Greeting(…)
+    member       Proof   HMAC(token, "member" + both Greetings)
+    coordinator  Proof   HMAC(token, "coordinator" + both Greetings), or NotAdmitted(why)
 
 What is protected: neither side accepts a peer that does not know the token. Both nonces, the
 roles, the versions and the names are under the MAC, so that a recorded proof fits no second
-connection, a proof sent back to its maker fits no role, and nothing in a Hello can be changed. The
+connection, a proof sent back to its maker fits no role, and nothing in a Greeting can be changed. The
 token gives both sides a key for this connection, and every later frame carries a MAC with its
 direction and number (about 2 µs each: cheap beside a write to a socket). Without it a machine that
 sits between two nodes could wait for the proofs and then speak in a node's name.
 
 What is not: nothing is encrypted, and that machine can read all of it and can end the connection.
-On ssh (`token=None`) ssh has done all this already: the Hellos are exchanged, nothing is proven.
+On ssh (`token=None`) ssh has done all this already: the Greetings are exchanged, nothing is proven.
 
-A Hello keeps its form for ever (fields may be added), so that any two versions can at least name
-each other. Nothing but a Hello and a Proof is decoded before the token is proven.
+A Greeting keeps its form for ever (fields may be added), so that any two versions can at least name
+each other. Nothing but a Greeting and a Proof is decoded before the token is proven.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Side(enum.Enum):
         return Side.COORDINATOR if self is Side.MEMBER else Side.MEMBER
 
 
-class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Greeting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The first message of each side."""
 
     protocol: int
@@ -96,8 +96,8 @@ class Introduction:
     node: str
     run: str = ""
 
-    def hello(self, token: Token | None) -> Hello:
-        return Hello(
+    def hello(self, token: Token | None) -> Greeting:
+        return Greeting(
             protocol=frames.PROTOCOL,
             holdfast=holdfast.__version__,
             node=quoted(os.fsencode(self.node)).encode("ascii", "replace").decode(),
@@ -107,10 +107,10 @@ class Introduction:
         )
 
 
-Admit = Callable[[Hello], str]
+Admit = Callable[[Greeting], str]
 """asked by the coordinator once a member has proven the token: '' or why it is not admitted"""
 
-_first_message = msgspec.msgpack.Decoder(Hello)
+_first_message = msgspec.msgpack.Decoder(Greeting)
 _proof = msgspec.msgpack.Decoder(Proof)
 _answer = msgspec.msgpack.Decoder(Proof | NotAdmitted)
 T = TypeVar("T")
@@ -118,10 +118,10 @@ T = TypeVar("T")
 
 async def greet_coordinator(
     stream: FramedStream, me: Introduction, *, token: Token | None, seconds: float
-) -> Hello:
-    """As a member; the coordinator's Hello. The stream is sealed where there is a token."""
+) -> Greeting:
+    """As a member; the coordinator's Greeting. The stream is sealed where there is a token."""
 
-    async def talk() -> Hello:
+    async def talk() -> Greeting:
         own = msgspec.msgpack.encode(me.hello(token))
         await stream.write(own, seconds=seconds, preamble=Side.MEMBER.preamble)
         await stream.read_preamble(Side.COORDINATOR.preamble)
@@ -150,14 +150,14 @@ async def greet_member(
     seconds: float,
     admit: Admit = lambda _: "",
     skip_noise: Callable[[FramedStream], Awaitable[None]] | None = None,
-) -> Hello:
-    """As the coordinator; the member's Hello once it has proven the token and is admitted.
+) -> Greeting:
+    """As the coordinator; the member's Greeting once it has proven the token and is admitted.
 
     After `WrongVersion`, `WrongToken` and `Refused` close the stream, do not abort it: the answer
     that names the reason is still on its way.
     """
 
-    async def talk() -> Hello:
+    async def talk() -> Greeting:
         if skip_noise:
             await skip_noise(stream)
         else:
@@ -192,7 +192,7 @@ async def greet_member(
 
 
 class _Keys:
-    """All that follows from the token and the two Hellos of this connection."""
+    """All that follows from the token and the two Greetings of this connection."""
 
     def __init__(self, token: Token, *, member: bytes, coordinator: bytes) -> None:
         self._token = token
@@ -205,7 +205,7 @@ class _Keys:
     def proof(self, side: Side) -> bytes:
         return self._derive(f"proof of {side.value}")
 
-    def check(self, proof: Proof, side: Side, stream: FramedStream, theirs: Hello) -> None:
+    def check(self, proof: Proof, side: Side, stream: FramedStream, theirs: Greeting) -> None:
         if not hmac.compare_digest(proof.mac, self.proof(side)):
             raise _wrong_token(_named(stream, theirs), self._token, theirs)
 
@@ -216,7 +216,7 @@ class _Keys:
         )
 
 
-def _wrong_token(peer: str, ours: Token | None, theirs: Hello) -> WrongToken:
+def _wrong_token(peer: str, ours: Token | None, theirs: Greeting) -> WrongToken:
     mine = ours is not None and ours.proves
     if theirs.secret == mine:
         why = "has another token; it is of another run, or is no node of yours"
@@ -228,17 +228,17 @@ def _wrong_token(peer: str, ours: Token | None, theirs: Hello) -> WrongToken:
     return WrongToken(f"{peer} {why}", hint=hint)
 
 
-def _other_run(me: Introduction, theirs: Hello) -> str:
+def _other_run(me: Introduction, theirs: Greeting) -> str:
     if me.run and theirs.run and me.run != theirs.run:
         return f"it belongs to run {theirs.run}, this is run {quoted(me.run.encode())}"
     return ""
 
 
-def _named(stream: FramedStream, theirs: Hello) -> str:
+def _named(stream: FramedStream, theirs: Greeting) -> str:
     return f"{theirs.node} ({stream.peer})" if theirs.node else stream.peer
 
 
-async def _read_hello(stream: FramedStream, seconds: float) -> tuple[bytes, Hello]:
+async def _read_hello(stream: FramedStream, seconds: float) -> tuple[bytes, Greeting]:
     raw = await stream.read(seconds=seconds, any_version=True)
     theirs = _decoded(stream, _first_message, raw)
     if theirs.protocol != frames.PROTOCOL:

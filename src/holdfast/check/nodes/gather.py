@@ -14,7 +14,7 @@ import msgspec
 from holdfast.analysis.nodes import Absence
 from holdfast.check.nodes import messages
 from holdfast.nodes.channel import Channel
-from holdfast.nodes.handshake import Hello, Introduction
+from holdfast.nodes.handshake import Greeting, Introduction
 from holdfast.nodes.listener import listening
 from holdfast.nodes.pipes import channel_over
 from holdfast.nodes.token import Token
@@ -49,7 +49,7 @@ class Arrivals:
         self._over = asyncio.Event()
         self._closed = False
 
-    def admit(self, _: Hello) -> str:
+    def admit(self, _: Greeting) -> str:
         why = self._refusal()
         if not why:
             self._news.set()  # on a lossy path it takes seconds more until it is here
