@@ -7,8 +7,8 @@
 
 What is protected: neither side accepts a peer that does not know the token. Both nonces, the
 roles, the versions and the names are under the MAC, so that a recorded proof fits no second
-connection, a proof sent back to its maker fits no role, and nothing in a Greeting can be changed. The
-token gives both sides a key for this connection, and every later frame carries a MAC with its
+connection, a proof sent back to its maker fits no role, and nothing in a Greeting can be changed.
+The token gives both sides a key for this connection, and every later frame carries a MAC with its
 direction and number (about 2 µs each: cheap beside a write to a socket). Without it a machine that
 sits between two nodes could wait for the proofs and then speak in a node's name.
 
