@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from holdfast import catalogue
 from holdfast.analysis.machine import CouldNotLook, MachineFacts
 from holdfast.analysis.machine.smoke_failures import SmokeFailure
+from holdfast.analysis.nodes import Node, NodesFacts
 from holdfast.analysis.scene.scene import Scene
 from holdfast.errors import ConfigError
 from holdfast.fault import Fault, RunTraits
@@ -229,3 +230,21 @@ def test_search_takes_any_words(words: str) -> None:
 def test_evidence_is_frozen() -> None:
     with pytest.raises(AttributeError):
         Evidence(quote="seen").quote = "changed"  # type: ignore[misc]
+
+
+def test_a_question_that_cannot_look_or_breaks_refutes_nothing() -> None:
+    fault = Fault(code="HOLD999", slug="made-up")
+    facts = some_nodes(2)
+
+    @fault.refuted_by_nodes
+    def cannot_look(_: NodesFacts, __: Node) -> bool:
+        raise CouldNotLook("no reach")
+
+    assert not fault.is_refuted(facts, facts.nodes[0])
+    fault.refutations.clear()
+
+    @fault.refuted_by_nodes
+    def breaks(_: NodesFacts, __: Node) -> bool:
+        raise KeyError("a bug")
+
+    assert not fault.is_refuted(facts, facts.nodes[0])

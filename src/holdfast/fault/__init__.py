@@ -219,7 +219,10 @@ class Fault(Answers):
 
     def is_refuted(self, facts: NodesFacts, node: Node) -> bool:
         """A question that raises refutes nothing."""
-        return any(self._ask(question, facts, node) is True for question in self.refutations)
+        try:
+            return any(self._ask(question, facts, node) is True for question in self.refutations)
+        except CouldNotLook:
+            return False
 
     def _findings(self, faces: Iterable[Callable[[Any], Any]], facts: object) -> list[Finding]:
         found: list[Finding] = []
