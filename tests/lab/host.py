@@ -99,13 +99,14 @@ class Host:
 
     def firewall(self, *incoming: str, outgoing: tuple[str, ...] = ()) -> None:
         """Rules in nft's words, such as "tcp dport 29500 drop", in place of the earlier ones."""
-        self._firewall = _chain("input", incoming) + _chain("output", outgoing)
-        self._write_rules()
+        wanted = _chain("input", incoming) + _chain("output", outgoing)
+        self._write_rules(wanted, self._link_rules)
+        self._firewall = wanted
 
     def set_link_rules(self, rules: list[str]) -> None:
         if rules != self._link_rules:
+            self._write_rules(self._firewall, rules)
             self._link_rules = rules
-            self._write_rules()
 
     def set_mtu(self, mtu: int, interface: str = "e0") -> None:
         self.network.set(interface, mtu=mtu)
@@ -155,9 +156,7 @@ class Host:
         os.close(self._pids)
 
     def _build(self) -> None:
-        kinds = (namespaces.NEW_NETWORK, namespaces.NEW_NAME, namespaces.NEW_MOUNTS,
-                 namespaces.NEW_IPC, namespaces.NEW_PIDS)  # fmt: skip
-        namespaces.unshare(sum(kinds))
+        namespaces.unshare(namespaces.OF_A_HOST)
         self._namespace = namespaces.open_own("net")
         socket.sethostname(self.name)
         _build_mounts(self.boot_id)
@@ -170,10 +169,9 @@ class Host:
             if not interface.bridge:
                 self._hub.set(port_name(self.name, interface.name), state=state)
 
-    def _write_rules(self) -> None:
-        table = "".join([self._firewall, _chain("lab", self._link_rules, hook="input")])
+    def _write_rules(self, firewall: str, link_rules: list[str]) -> None:
         with self.inside():
-            replace_table("inet lab", table)
+            replace_table("inet lab", firewall + _chain("lab", link_rules, hook="input"))
 
 
 def replace_table(table: str, chains: str) -> None:

@@ -199,6 +199,6 @@ def _require_permission() -> None:
     if missing:
         raise LabUnavailableError(f"a lab of several hosts needs {' and '.join(missing)}")
     try:
-        namespaces.in_own_thread(lambda: namespaces.unshare(namespaces.NEW_NETWORK))
+        namespaces.in_own_thread(lambda: namespaces.unshare(namespaces.OF_A_HOST))
     except OSError as problem:
         raise LabUnavailableError(f"no namespaces can be made here: {problem}") from problem

@@ -41,7 +41,7 @@ def listener(host: Host, port: int = 29500) -> Iterator[socket.socket]:
         yield server
 
 
-def connect(host: Host, to: Host, port: int = 29500, seconds: float = 0.3) -> str:
+def connect(host: Host, to: Host, port: int = 29500, seconds: float = 10.0) -> str:
     with host.inside():
         client = socket.socket()
     with client:
@@ -53,6 +53,10 @@ def connect(host: Host, to: Host, port: int = 29500, seconds: float = 0.3) -> st
         except OSError as problem:
             return errno.errorcode[problem.errno or 0]
         return "ok"
+
+
+def is_silent(host: Host, to: Host, port: int = 29500) -> bool:
+    return connect(host, to, port, seconds=0.3) == "timeout"
 
 
 def datagrams(host: Host, to: Host, sizes: list[int], port: int = 5000) -> list[int]:
@@ -126,7 +130,7 @@ def test_a_drop_is_silent_and_in_one_direction(healthy: tuple[Lab, list[Host]]) 
     with listener(a), listener(b), listener(b, 29501):
         assert connect(a, b) == connect(b, a) == "ok"
         lab.link(a, b).drop(29500, to=b)
-        assert connect(a, b) == "timeout"
+        assert is_silent(a, b)
         assert connect(b, a) == connect(c, b) == connect(a, b, 29501) == "ok"
         lab.link(b, a).restore()
         assert connect(a, b) == "ok"
@@ -137,7 +141,7 @@ def test_a_drop_of_one_protocol_leaves_the_other(healthy: tuple[Lab, list[Host]]
     assert datagrams(a, b, [9]) == [9]
     lab.link(a, b).drop(protocol="tcp")
     with listener(b):
-        assert connect(a, b) == "timeout"
+        assert is_silent(a, b)
     assert datagrams(a, b, [9]) == [9]
 
 
@@ -153,7 +157,7 @@ def test_a_reject_answers(healthy: tuple[Lab, list[Host]], answer: str, seen: st
     lab, (a, b, c, _) = healthy
     with listener(b), listener(a):
         lab.link(a, b).reject(29500, to=b, answer=answer)
-        assert connect(a, b, seconds=5) == seen
+        assert connect(a, b) == seen
         assert connect(b, a) == connect(c, b) == "ok"
         lab.restore()
         assert connect(a, b) == "ok"
@@ -163,7 +167,7 @@ def test_a_hosts_own_firewall(healthy: tuple[Lab, list[Host]]) -> None:
     _, (a, b, *_) = healthy
     with listener(b), listener(a):
         b.firewall("tcp dport 29500 drop")
-        assert connect(a, b) == "timeout"
+        assert is_silent(a, b)
         assert connect(b, a) == "ok"
         b.firewall(outgoing=("tcp dport 29500 reject with tcp reset",))
         assert connect(a, b) == "ok"
@@ -215,28 +219,28 @@ def test_a_cut_link_and_a_partition(healthy: tuple[Lab, list[Host]]) -> None:
     lab, (a, b, c, d) = healthy
     with listener(a), listener(b), listener(c):
         lab.link(a, b).cut()
-        assert connect(a, b) == connect(b, a) == "timeout"
+        assert is_silent(a, b)
+        assert is_silent(b, a)
         assert connect(a, c) == connect(b, c) == "ok"
         lab.restore()
         lab.partition([a, b], [c, d])
         assert connect(a, b) == connect(d, c) == "ok"
-        assert connect(a, c) == connect(d, b) == "timeout"
+        assert is_silent(a, c)
+        assert is_silent(d, b)
         lab.restore()
         lab.partition([a, b], [c, d], but_port=29500)
         assert connect(a, c) == connect(d, b) == "ok"
-        assert connect(a, c, 29501) == "timeout"
+        assert is_silent(a, c, 29501)
 
 
 def test_a_host_is_cut_off_and_joined_again(healthy: tuple[Lab, list[Host]]) -> None:
     _, (a, b, *_) = healthy
     with listener(b):
         b.cut()
-        assert connect(a, b) == "timeout"
+        assert is_silent(a, b)
         assert b.path("/sys/class/net/e0/carrier").read_text() == "0\n"
         b.restore()
-        end = time.monotonic() + 20
-        while connect(a, b) != "ok":
-            assert time.monotonic() < end
+        assert connect(a, b) == "ok"
 
 
 def test_a_delay_holds_packets_up_each_way(healthy: tuple[Lab, list[Host]]) -> None:
@@ -245,7 +249,7 @@ def test_a_delay_holds_packets_up_each_way(healthy: tuple[Lab, list[Host]]) -> N
     for to, least, most in ((b, 0.3, 5.0), (c, 0.0, 0.3)):
         with listener(to):
             start = time.monotonic()
-            assert connect(a, to, seconds=10) == "ok"
+            assert connect(a, to) == "ok"
             assert least <= time.monotonic() - start < most
     assert datagrams(b, a, [100, 8972]) == [100, 8972]
     with pytest.raises(LabError, match="does not add up"):
@@ -312,7 +316,7 @@ def test_a_crashed_host_is_down_and_takes_its_processes_along(lab: Lab) -> None:
     with listener(b):
         assert connect(a, b) == "ok"
         b.crash()
-        assert connect(a, b) == "timeout"
+        assert is_silent(a, b)
     assert process.wait(10) == -9
     with pytest.raises(LabError, match="host b is down"):
         lab.run(b, ["true"])
