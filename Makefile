@@ -7,6 +7,9 @@ READY := $(VENV)/.ready
 LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge stress-ng e2fsprogs \
 	strace
 
+# Tests start thousands of interpreters: where this is set, each compiles all of holdfast again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test quick coverage proof versions torchrun-tests lab lint docs bench clean
 
 $(READY): pyproject.toml requirements-dev.txt

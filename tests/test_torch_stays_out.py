@@ -11,7 +11,10 @@ MAY_IMPORT_TORCH = {
     "check/nodes/smoke/rank.py",
     "rank/init.py",
     *(f"checkpoint/{name}.py" for name in ("copying", "ddp_buckets", "generators")),
-    *(f"checkpoint/{name}.py" for name in ("loading", "optimizer_state", "shared_memory")),
+    *(
+        f"checkpoint/{name}.py"
+        for name in ("loading", "gpu_fills", "optimizer_state", "shared_memory")
+    ),
     *(f"checkpoint/{name}.py" for name in ("hyperparameters", "ranks/contents")),
     *(f"checkpoint/{name}.py" for name in ("object_state", "rank_files", "staging", "state")),
     *(f"checkpoint/{name}.py" for name in ("sharded", "sharded_tree", "dtensor_layout", "tensors")),

@@ -9,6 +9,7 @@ import pytest
 from tools import bit_identical
 
 
+@pytest.mark.long
 def test_a_job_killed_twice_ends_as_the_undisturbed_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -261,6 +261,7 @@ def test_output_passes_through_byte_for_byte(tmp_path: Path) -> None:
     assert done.log(0, 0) == wanted
 
 
+@pytest.mark.long
 def test_two_jobs_at_once_just_work(tmp_path: Path) -> None:
     target = str(TARGETS / "sum_ranks.py")
     with (

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from holdfast import catalogue
 from holdfast.explain.diagnose import diagnose
 from holdfast.explain.gather import gather
@@ -19,6 +21,7 @@ def blamed(done: Job) -> list[tuple[str, str, list[int]]]:
     return [told for told in done.said() if told[1] != "restart-from-zero"]
 
 
+@pytest.mark.long
 def test_a_wrong_size_in_one_of_four_groups_is_blamed_on_the_one_that_issued_it(
     tmp_path: Path,
 ) -> None:
@@ -31,6 +34,7 @@ def test_a_wrong_size_in_one_of_four_groups_is_blamed_on_the_one_that_issued_it(
     assert done.actions() == ["restart"]
 
 
+@pytest.mark.long
 def test_a_rank_that_sleeps_between_two_shards_is_named(tmp_path: Path) -> None:
     target = str(TARGETS / "fsdp2.py")
     arguments = ("--max-restarts", "1", "--nproc-per-node", "2", "--patience", "3", target)
@@ -42,6 +46,7 @@ def test_a_rank_that_sleeps_between_two_shards_is_named(tmp_path: Path) -> None:
     assert "rank 0 waits for it in all_gather #" in reason
 
 
+@pytest.mark.long
 def test_a_rank_is_named_in_its_own_world_while_the_other_one_trains_on(tmp_path: Path) -> None:
     """Two pairs with stores and models of their own: rank 2 is number 0 of the second."""
     arguments = ("--max-restarts", "0", "--nproc-per-node", "4", "--patience", "3")

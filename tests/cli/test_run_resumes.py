@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.jobs import Job, ran
 from tests.places import TARGETS
 
@@ -21,6 +23,7 @@ def noticed(done: Job) -> list[str]:
     return [slug for kind, slug, _ in done.said() if kind == "notice" and slug != "slow-rank"]
 
 
+@pytest.mark.long
 def test_a_script_that_loads_nothing_began_again(tmp_path: Path) -> None:
     done = killed_once(tmp_path, "not")
     assert "restart-from-zero" in noticed(done), done.err

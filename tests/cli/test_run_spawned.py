@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.jobs import ran
 from tests.places import TARGETS
 from tests.rank.ranks import free_port
 
 
+@pytest.mark.long
 def test_a_hang_among_ranks_that_the_script_spawned_is_named(tmp_path: Path) -> None:
     """At a port of the script's own, where the launcher serves no store: its rank 0 must."""
     words = ("--max-restarts", "0", "--patience", "4", "--nproc-per-node", "1")

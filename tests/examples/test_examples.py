@@ -47,6 +47,7 @@ def test_a_trainer_continues_where_it_was(tmp_path: Path, example: str) -> None:
     assert broken == undisturbed
 
 
+@pytest.mark.long
 def test_the_plain_script_continues_where_it_was(tmp_path: Path) -> None:
     job = broken_and_whole(tmp_path, "train.py", "1:25")
     (step,) = resumed_at(job)

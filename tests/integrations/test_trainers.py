@@ -46,7 +46,14 @@ def ran(script: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("script", SAME)
+@pytest.mark.parametrize(
+    "script",
+    [
+        "accelerate_scenarios",
+        pytest.param("hf_scenarios", marks=pytest.mark.long),
+        pytest.param("lightning_scenarios", marks=pytest.mark.long),
+    ],
+)
 def test_a_failure_changes_nothing(tmp_path: Path, script: str) -> None:
     if script == "hf_scenarios" and find_spec("transformers") is None:
         pytest.skip("needs transformers, which needs Python 3.11")

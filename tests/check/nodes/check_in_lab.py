@@ -15,7 +15,7 @@ PORT = 29400
 # A loaded test machine must not look like one that hangs.
 PATIENT = ("--deadline", "30")
 # The machine below is what it is: its load, whether it is a container, who sets its clock.
-SURROUNDINGS = {"container-network", "cpu-contention"}
+SURROUNDINGS = {"container-network", "cpu-contention", "host-oom"}
 OWN_CLOCK = "the clock of this machine is not synchronised"
 
 Environments = Mapping[Host, Mapping[str, str]]

@@ -139,7 +139,7 @@ def test_members_answer_past_banners_and_through_jump_hosts(
         ("nowhere", "its name does not resolve here: ssh: Could not", "getent hosts nowhere"),
         ("dead", "it cannot be reached: ssh: connect to host 10.", "ssh -v dead true"),
         ("filtered", "it does not answer: ssh: connect to host 10.", "ssh -v filtered true"),
-        ("hung", "no answer over ssh within 6 s", "ssh -v -o ConnectTimeout=10 hung true"),
+        ("hung", "no answer over ssh within ", "ssh -v -o ConnectTimeout=10 hung true"),
         ("endless", "endless sent ", "ssh -v endless true"),
         ("missing", "there is no holdfast on it: ", "install holdfast there, or name the Python"),
     ],

@@ -23,12 +23,14 @@ def test_a_rank_that_leaves_when_nobody_needs_it_may_go() -> None:
     assert not outcome.notices
 
 
+@pytest.mark.long
 def test_a_suspended_machine_is_no_frozen_rank() -> None:
     """Longer than a rank alone would be given."""
     outcome = play(CASES["suspended"], scale=0.25)
     assert not outcome.problems, outcome.screen
 
 
+@pytest.mark.long
 def test_a_clock_that_is_set_an_hour_ahead_ends_nothing() -> None:
     """The flight recorder keeps wall time: the wait of a few seconds seems to be one of an hour."""
     outcome = play(CASES["clock"], scale=0.2)

@@ -109,6 +109,7 @@ def test_healthy_hosts_are_cleared_in_one_round_and_pass_together(four: FourHost
     assert "all together: 4 nodes" in said
 
 
+@pytest.mark.long
 def test_a_rank_that_is_stopped_is_named_with_its_state(four: FourHosts) -> None:
     """Two nodes: pairs cannot tell which of them it is, but what their ranks say does."""
 
