@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_islands_are_told_and_ends_that_merely_differ_are_a_note(
 
 
 def test_what_differs_between_nodes_is_named_with_the_node(
-    healthy: tuple[Lab, list[Host]],
+    healthy: tuple[Lab, list[Host]], tmp_path: Path
 ) -> None:
     lab, (a, b, c, d) = healthy
     b.resolves("b", "127.0.1.1")
@@ -104,8 +105,9 @@ def test_what_differs_between_nodes_is_named_with_the_node(
         pytest.skip(str(problem))
     every = {host: {"NCCL_SOCKET_IFNAME": "docker0"} for host in (a, b, c, d)}
     every[c]["NCCL_IB_TIMEOUT"] = "22"
+    every[b]["PYTHONPATH"] = str(another_torch(tmp_path))
     try:
-        said = check(lab, [a, b, c, d], "--only", "1,2,5", env=every)
+        said = check(lab, [a, b, c, d], "--only", "1,2,5,version-skew", env=every)
     finally:
         b.resolves("b", b.address)
         d.clock(0)
@@ -115,6 +117,9 @@ def test_what_differs_between_nodes_is_named_with_the_node(
     assert said.by_host("env-mismatch-nodes") == {
         "c": "c has other settings: NCCL_IB_TIMEOUT is 22 (not set elsewhere)"
     }, said.told()
+    assert said.by_host("version-skew")["b"].startswith(
+        "torch differs between nodes: b has 2.8.0, the others "
+    ), said.told()
     assert said.by_host("wrong-nic")[""] == (
         "NCCL will announce 172.17.0.1 (docker0) on a, b, c and d: each has this address for itself"
     ), said.told()
@@ -122,6 +127,15 @@ def test_what_differs_between_nodes_is_named_with_the_node(
     clocks = {node["name"]: node["clock"] for node in said.document["nodes"]}
     for name, ahead in (("a", 0), ("b", 0), ("c", 0), ("d", 90)):
         assert abs(clocks[name]["seconds"] - ahead) <= clocks[name]["bound"] < 5, clocks
+
+
+def another_torch(folder: Path) -> Path:
+    """What a node with another torch has first in its path; holdfast reads its version only."""
+    package = folder / "torch"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "version.py").write_text("__version__ = '2.8.0'\ncuda = None\ngit_version = ''\n")
+    return folder
 
 
 def test_two_interfaces_in_one_subnet_and_a_filter_that_admits_loopback_are_named() -> None:

@@ -178,6 +178,7 @@ def test_a_real_cpu_quota_and_how_often_it_ran_out() -> None:
 
 @pytest.mark.lab
 def test_a_real_memory_limit_counts_no_page_cache(tmp_path: Path) -> None:
+    written = 128 * MIB  # more than the pages a child of this process may touch by itself
     with a_cgroup("memory") as outer:
         inner = outer / "inner"
         inner.mkdir()
@@ -185,19 +186,19 @@ def test_a_real_memory_limit_counts_no_page_cache(tmp_path: Path) -> None:
 
         def writing_inside() -> tuple[Cgroup, int, int]:
             join(inner)
-            (tmp_path / "data").write_bytes(bytes(64 * MIB))
+            (tmp_path / "data").write_bytes(bytes(written))
             counts = cgroup_files.table((inner / "memory.stat").read_text())
             return cgroup.read_cgroup(a_plan()), counts["total_cache"], counts["total_shmem"]
 
         found, cache, shared = elsewhere(writing_inside, tuple[Cgroup, int, int])
-    if shared >= 64 * MIB:
+    if shared >= written:
         pytest.skip("the temporary folder is in memory")
-    assert cache >= 64 * MIB
+    assert cache >= written
     assert found.version == 1
     assert found.path.endswith("/inner")
     assert found.memory_limit == 256 * MIB
     assert found.memory_used is not None
-    assert found.memory_used < 64 * MIB
+    assert found.memory_used < written
     assert found.oom_kills == 0
 
 
