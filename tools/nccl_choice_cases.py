@@ -124,7 +124,7 @@ HOSTS = (
 
 
 def made_up(count: int, seed: int) -> tuple[MadeHost, ...]:
-    """Hosts and settings that nobody designed."""
+    """Random hosts and settings, beside the designed ones."""
     dice = random.Random(seed)
     return tuple(_made_up(dice, f"made up {seed}.{number}") for number in range(count))
 

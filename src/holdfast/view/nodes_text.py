@@ -105,10 +105,10 @@ def group(findings: Sequence[Finding]) -> list[list[Finding]]:
 
 
 def node_list(names: Sequence[str], everybody: int) -> str:
-    """'all 8 nodes', 'a, b and 3 more'."""
+    """'all 8 nodes', 'both nodes', 'a, b and 3 more'."""
     listed = list(dict.fromkeys(names))
     if len(listed) == everybody > 1:
-        return f"all {everybody} nodes"
+        return "both nodes" if everybody == 2 else f"all {everybody} nodes"
     shown = ", ".join(harmless(name) for name in listed[:NAMED])
     return shown + (f" and {len(listed) - NAMED} more" if len(listed) > NAMED else "")
 

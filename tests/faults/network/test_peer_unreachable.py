@@ -42,7 +42,7 @@ test_check_nodes = between.table(
         path(FOUR, A, B, seconds=2.0),
         saying=[
             "node-a → node-b is blocked: dropped; the way back passes",
-            "node-a: connect to 10.0.0.2 port 40001 (eth0 of node-b): ETIMEDOUT after 2.0 s",
+            "connect to 10.0.0.2 port 40001 (eth0 of node-b): ETIMEDOUT after 2.0 s",
             "looks like a hang",
             "on node-b: `sudo ufw allow from 10.0.0.0/16`",
         ],

@@ -72,7 +72,9 @@ def doubts(choice: InterfaceChoice, facts: MachineFacts) -> list[Doubt]:
         if addresses.is_loopback(taken.address):
             found.append(Doubt(taken, LOOPBACK, certain=True))
             continue
-        interface = addresses.carrier(interfaces, taken.address)  # an alias is none of them by name
+        interface = addresses.carrier(
+            interfaces, taken.address
+        )  # by address: an alias is not in the list by its name
         why = (doubt(interface, facts) or _about_state(interface, taken)) if interface else ""
         if interface and why:
             certain, is_down = _is_dead_end(interface, facts), not interface.running

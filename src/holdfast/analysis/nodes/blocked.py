@@ -84,7 +84,7 @@ def _is_local(one: Reached) -> bool:
 def connect_evidence(one: Reached) -> Evidence:
     where = f"{one.target.address} port {one.target.port} ({one.target.interface} of"
     return Evidence(
-        quote=f"{one.source}: connect to {where} {one.target.node}): "
+        quote=f"connect to {where} {one.target.node}): "
         f"{one.error or one.outcome.value} after {one.seconds:.1f} s",
         source="connect(2)",
         host=one.source,

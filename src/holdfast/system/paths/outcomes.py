@@ -26,7 +26,7 @@ def outcome_of(number: int, *, at_once: bool, icmp: IcmpError | None, local: str
     if number == errno.ECONNREFUSED:
         return Outcome.REFUSED
     if icmp and icmp.host_unreachable and icmp.sender == local:
-        return Outcome.NO_NEIGHBOUR  # this kernel says so to itself when nobody answers ARP
+        return Outcome.NO_NEIGHBOUR  # this kernel says so to itself when no host answers ARP
     if at_once and icmp is None and number in _NO_ROUTE:
         return Outcome.NO_ROUTE
     if number in _UNREACHABLE or (number == errno.EPERM and at_once):
