@@ -15,6 +15,7 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
 from holdfast.analysis.scene.gpu import GpuLook
+from holdfast.analysis.scene.node_view import NodeView, PathProbes
 
 T = TypeVar("T")
 
@@ -317,6 +318,11 @@ class Scene(Signal, frozen=True, dict=True):
     checkpoints: CheckpointAccount = CheckpointAccount()
     """what the ranks reported of checkpoints and resumes, in all attempts"""
 
+    nodes: tuple[NodeView, ...] = ()
+    """of a job on several machines, by node rank; () where nothing is known of nodes"""
+    probes: PathProbes | None = None
+    """None while no path between nodes is suspected"""
+
     world: str | None = None
     """which of the job's worlds this shows ('' for its only one); None for the whole job"""
     missing_members: int = 0
@@ -324,6 +330,9 @@ class Scene(Signal, frozen=True, dict=True):
 
     def rank(self, number: int) -> RankView:
         return self.memo(_by_rank)[number]
+
+    def node(self, name: str) -> NodeView | None:
+        return next((node for node in self.nodes if node.name == name), None)
 
     def memo(self, question: Callable[[Scene], T]) -> T:
         """`question(self)`, worked out once: forty faults ask the same, and recorders hold

@@ -1,0 +1,1 @@
+"""A run on several machines: launchers observe and send, the coordinator decides."""

@@ -1,0 +1,100 @@
+"""What the agent's thread asks of the thread that talks to other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from holdfast.analysis.scene.node_view import Farewell, Hearing
+from holdfast.run.nodes.messages import (
+    Admitted,
+    NodeCard,
+    ToCoordinator,
+    ToLauncher,
+)
+
+
+class NodeJoined(NamedTuple):
+    """A launcher proved the token and gave its card; also one that comes back."""
+
+    node: str
+    """unique among the nodes of this run"""
+    card: NodeCard
+    reached_us_at: str
+    """our own address, as it reached it: the ranks of that node can reach it too"""
+
+
+class NodeSaid(NamedTuple):
+    node: str
+    message: ToCoordinator
+    at: float
+    """by our monotonic clock"""
+
+
+class NodeClosed(NamedTuple):
+    """Its connection is gone; it may come back with the same identity."""
+
+    node: str
+    why: str
+
+
+CoordinatorNews = NodeJoined | NodeSaid | NodeClosed
+
+
+class Heard(NamedTuple):
+    hearing: Hearing
+    silent: float
+    farewell: Farewell
+    words: str
+    machine_answers: bool | None
+
+
+class CoordinatorLink(Protocol):
+    """On the node that coordinates."""
+
+    port: int
+
+    def news(self) -> list[CoordinatorNews]:
+        """What has come since this was last asked, in order."""
+
+    def wait(self, seconds: float) -> None:
+        """Until there is news, at most so long."""
+
+    def send(self, node: str, message: ToLauncher) -> None:
+        """A node that is gone is passed over."""
+
+    def heard(self, now: float) -> Mapping[str, Heard]:
+        """Every node that has joined."""
+
+    def close(self) -> None:
+        """After what was sent is with them, or a moment."""
+
+
+class CoordinatorLost(NamedTuple):
+    farewell: Farewell
+    words: str
+    silent: float
+
+
+class LauncherLink(Protocol):
+    """On every other node."""
+
+    admitted: Admitted
+    coordinator: str
+    """name of its node"""
+    coordinator_address: str
+    own_address: str
+    """by which we reach it"""
+
+    def news(self) -> list[ToLauncher]: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+    def send(self, message: ToCoordinator) -> None:
+        """Times in a report are changed to the coordinator's clocks here."""
+
+    def lost(self, now: float) -> CoordinatorLost | None:
+        """The lease is over: either it was not heard, or it does not hear us. Then this node's
+        ranks must end at once: the others may start again without them."""
+
+    def close(self, why: str = "") -> None: ...
