@@ -197,9 +197,11 @@ def test_no_innocent_is_named_for_a_wrong_size(play: Play, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("slow", range(4))
-def test_the_slow_rank_of_a_mesh_is_named_not_those_it_delays(slow: int) -> None:
+@pytest.mark.parametrize("steps", [12, 80])
+def test_the_slow_rank_of_a_mesh_is_named_not_those_it_delays(slow: int, steps: int) -> None:
+    """Also when more has been recorded of one group than of another."""
     costs = {rank: 0.25 if rank == slow else 0.05 for rank in range(4)}
-    late = arrivals.straggler(timed(Mesh(2, 2), again(FSDP_TP, 12), costs, step=5))
+    late = arrivals.straggler(timed(Mesh(2, 2), again(FSDP_TP, steps), costs, step=5))
     assert late is not None
     assert late.rank == slow
     assert late.lag == pytest.approx(0.2, abs=0.01)

@@ -88,21 +88,27 @@ def among(recorders: Recorders) -> Straggler | None:
 
 
 def _rounds(recorders: Recorders) -> list[_Round]:
-    """The last collectives of each group that all its members have entered, oldest first."""
+    """The last collectives of each group that all its members have entered, oldest first; all
+    groups over the same time, for where one is not known, lateness that it hands on to another
+    looks like that rank's own."""
     times: dict[str, dict[int, dict[int, float]]] = {}
     for rank, recorder in recorders.items():
         for c in recorder.collectives:
             if c.created:
                 times.setdefault(c.group, {}).setdefault(c.sequence, {})[rank] = c.created
-    found = []
+    found: list[_Round] = []
+    since = 0.0
     for group, positions in times.items():
         members = groups.read_members(group, recorders)
         whole = [positions[n] for n in sorted(positions) if len(positions[n]) == len(members) > 1]
-        found += [
+        own = [
             _Round(group=group, arrivals=arrivals, over=max(arrivals.values()))
             for arrivals in whole[-WINDOW:]
         ]
-    return sorted(found, key=lambda r: r.over)
+        if len(own) >= WINDOW // 2:  # it may have begun before what is known of it
+            since = max(since, own[0].over)
+        found += own
+    return sorted((r for r in found if r.over >= since), key=lambda r: r.over)
 
 
 def _lags(rounds: Sequence[_Round]) -> Iterator[tuple[int, str, float]]:
