@@ -15,13 +15,16 @@ from holdfast.run.nodes.messages import (
 
 
 class NodeJoined(NamedTuple):
-    """A launcher proved the token and gave its card; also one that comes back."""
+    """A launcher proved the token and gave its card; also when a broken connection is whole
+    again, see `resumed`."""
 
     node: str
     """unique among the nodes of this run"""
     card: NodeCard
     reached_us_at: str
     """our own address, as it reached it: the ranks of that node can reach it too"""
+    resumed: bool = False
+    """it had joined before; what both sides said since is delivered now, nothing is missing"""
 
 
 class NodeSaid(NamedTuple):
@@ -32,7 +35,7 @@ class NodeSaid(NamedTuple):
 
 
 class NodeClosed(NamedTuple):
-    """Its connection is gone; it may come back with the same identity."""
+    """Its connection is gone; it may be back in a moment. `heard` says when it is lost."""
 
     node: str
     why: str
@@ -47,10 +50,13 @@ class Heard(NamedTuple):
     farewell: Farewell
     words: str
     machine_answers: bool | None
+    fenced: bool = False
+    """its ranks have ended by now, whatever happened to it: a round without it may start"""
 
 
 class CoordinatorLink(Protocol):
-    """On the node that coordinates."""
+    """On the node that coordinates. A node that is lost stays lost: when its launcher is heard
+    again it is told so, ends its ranks and joins as a new one."""
 
     port: int
 
@@ -64,7 +70,10 @@ class CoordinatorLink(Protocol):
         """A node that is gone is passed over."""
 
     def heard(self, now: float) -> Mapping[str, Heard]:
-        """Every node that has joined."""
+        """Every node that has joined. `now` is time.monotonic()."""
+
+    def turned_away(self) -> list[str]:
+        """A sentence for each launcher that came and was not admitted, in order."""
 
     def close(self) -> None:
         """After what was sent is with them, or a moment."""
@@ -93,8 +102,9 @@ class LauncherLink(Protocol):
     def send(self, message: ToCoordinator) -> None:
         """Times in a report are changed to the coordinator's clocks here."""
 
-    def lost(self, now: float) -> CoordinatorLost | None:
+    def lost(self) -> CoordinatorLost | None:
         """The lease is over: either it was not heard, or it does not hear us. Then this node's
-        ranks must end at once: the others may start again without them."""
+        ranks must end at once: the others may start again without them. It stays lost: whoever
+        wants to go on joins anew."""
 
     def close(self, why: str = "") -> None: ...
