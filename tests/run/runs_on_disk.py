@@ -24,7 +24,8 @@ from holdfast.analysis.job.journal_records import LaunchRecord
 from holdfast.run.runs import folder, journal
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-made = folder.make(sys.argv[1], "train.py", sys.argv, os.environ)
+part = folder.RunPart(sys.argv[3]) if sys.argv[3] else None
+made = folder.make(sys.argv[1], "train.py", sys.argv, os.environ, part=part)
 journal.Journal(made.paths.journal).write(LaunchRecord(world=4))
 print(made.paths.run_id, flush=True)
 signal.pause()
@@ -32,10 +33,12 @@ signal.pause()
 
 
 @contextlib.contextmanager
-def living_run(root: Path, manner: str = "polite") -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def living_run(
+    root: Path, manner: str = "polite", node: str = ""
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The id of a run whose launcher lives, and that process; `deaf` ignores SIGTERM."""
     process = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, str(root), manner], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LAUNCHER, str(root), manner, node], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout
@@ -45,9 +48,15 @@ def living_run(root: Path, manner: str = "polite") -> Iterator[tuple[str, subpro
         process.communicate()
 
 
-def a_run(root: Path, *records: dict[str, Any], **of_launcher: Any) -> RunPaths:
+def a_run(
+    root: Path,
+    *records: dict[str, Any],
+    part: folder.RunPart | None = None,
+    **of_launcher: Any,
+) -> RunPaths:
     """The folder of a run started by a process that is gone, unless told otherwise."""
-    paths = folder.make(str(root), "train.py", ["holdfast", "run", "train.py"], {}).paths
+    command = ["holdfast", "run", "train.py"]
+    paths = folder.make(str(root), "train.py", command, {}, part=part).paths
     assert paths
     who = owner.read(paths.launcher)
     assert who

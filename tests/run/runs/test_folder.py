@@ -240,3 +240,15 @@ def test_pruning_never_takes_what_lives_is_young_or_is_not_ours(
     kept = set(os.listdir(tmp_path))
     assert {living, young.run_id, elsewhere.run_id, used.run_id, "the-good-one", "notes"} <= kept
     assert kept.isdisjoint({gone.run_id, lost.run_id})
+
+
+def test_pruning_counts_runs_and_not_the_folders_of_their_nodes(tmp_path: Path) -> None:
+    now = time.time()
+    runs = []
+    for number in range(21):
+        first = a_run(tmp_path, part=folder.RunPart("a"))
+        second = a_run(tmp_path, part=folder.RunPart("b", first.run_id))
+        for one in (first, second):
+            make_older(one, days=30 - number, now=now)
+        runs.append((first, second))
+    assert set(folder.prune(str(tmp_path), now=now)) == {one.run_id for one in runs[0]}

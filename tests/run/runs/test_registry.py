@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,8 @@ from holdfast.analysis.job.journal_records import LaunchRecord
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, owner
-from holdfast.run.runs.registry import RunState, find, list_runs, read_run, stop
+from holdfast.run.runs.folder import RunPart
+from holdfast.run.runs.registry import RunState, find, list_runs, parts, read_run, stop
 from holdfast.system.proc import row_of
 from tests.run.runs_on_disk import a_run, living_run
 from tests.system.sockets import needs, needs_root, run_python, wait_for
@@ -74,7 +76,7 @@ def test_a_launcher_that_lives_is_running_until_it_is_gone(tmp_path: Path) -> No
     ],
 )
 def test_a_bare_pid_proves_nothing(
-    tmp_path: Path, of_launcher: dict[str, object], state: RunState
+    tmp_path: Path, of_launcher: dict[str, Any], state: RunState
 ) -> None:
     assert read_run(a_run(tmp_path, **of_launcher)).state is state
 
@@ -153,6 +155,7 @@ from holdfast.run.runs import owner, registry
 from holdfast.analysis.job.run_paths import RunPaths
 from tests.run.runs_on_disk import a_run, living_run
 from pathlib import Path
+from typing import Any
 with living_run(Path(sys.argv[1])) as (run_id, process):
     pass
 gone = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -213,3 +216,29 @@ def test_anothers_run_is_not_ended() -> None:
         assert said == f"{run_id} belongs to user id 0: not permitted to stop it\n"
         assert process.poll() is None
         assert isinstance(journal.read(paths.journal)[-1], LaunchRecord)
+
+
+def test_folders_of_several_nodes_are_one_run(tmp_path: Path) -> None:
+    """On a shared disk: the coordinator's has the run's own name, and is meant by it."""
+    other = a_run(tmp_path)
+    first = a_run(tmp_path, part=RunPart("a"))
+    second = a_run(tmp_path, part=RunPart("b.example.com", first.run_id))
+    again = a_run(tmp_path, part=RunPart("b.example.com", first.run_id))
+    assert second.run_id == f"{first.run_id}.b"
+    assert again.run_id == f"{first.run_id}.b-2"
+    root = str(tmp_path)
+    runs = list_runs(root)
+    everywhere = [run.id for run in parts(runs, first.run_id, where=root)]
+    assert everywhere == [first.run_id, second.run_id, again.run_id]
+    assert [run.id for run in parts(runs, "latest", where=root)] == everywhere
+    assert [run.id for run in parts(runs, second.run_id, where=root)] == [second.run_id]
+    assert find(root, first.run_id[:-1]).id == first.run_id
+    assert find(root, other.run_id).id == other.run_id
+    assert os.readlink(first.latest) == first.run_id
+    assert {run.node for run in runs} == {"", "a", "b.example.com"}
+
+
+def test_on_several_nodes_stop_ends_the_job_and_not_only_this_node(tmp_path: Path) -> None:
+    with living_run(tmp_path, node="a") as (run_id, process):
+        assert stop(find(str(tmp_path), run_id)) == f"{run_id} stopped"
+        assert process.wait(10) == -signal.SIGINT

@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast import __version__
+from holdfast.analysis.job.run_marker import RunMarker
 from holdfast.analysis.job.run_paths import RunPaths, is_ours
 from holdfast.analysis.machine import Unread
 from holdfast.run.runs import owner, redact
-from holdfast.run.runs.registry import RunState, is_run, read_run, run_ids
+from holdfast.run.runs.registry import RunState, marker_of, read_run, run_ids
 from holdfast.system import deadline
 from holdfast.text import printable
 
@@ -37,6 +38,15 @@ ANSWER_WITHIN = 5.0
 KEEP_RUNS = 20
 KEEP_DAYS = 7
 PACKAGES = ("torch", "accelerate", "deepspeed", "lightning", "transformers", "py-spy", "numpy")
+
+
+class RunPart(NamedTuple):
+    """One node of a run on several."""
+
+    node: str
+    """what the others call it"""
+    run: str = ""
+    """the run's id, as its coordinator tells; '' on the coordinator, which makes it"""
 
 
 class CreatedRun(NamedTuple):
@@ -53,14 +63,15 @@ def make(
     environment: Mapping[str, str],
     *,
     grace: float = owner.DEFAULT_GRACE,
+    part: RunPart | None = None,
 ) -> CreatedRun:
     """A new run's folder in `root`, or in a temporary place, or none. Never raises.
 
     `name` is the script's, for the run's id; `command` is what the user typed; `grace` is what
-    its ranks have between SIGTERM and SIGKILL.
+    its ranks have between SIGTERM and SIGKILL; `part` is this node's in a run on several.
     """
     me = owner.this_process(command, grace=grace)
-    problem = _hangs(root) or _try_make(root, name, me, environment)
+    problem = _hangs(root) or _try_make(root, name, me, environment, part)
     if isinstance(problem, RunPaths):
         return CreatedRun(problem, "")
     try:
@@ -68,7 +79,7 @@ def make(
     except OSError:
         second: RunPaths | str = "it cannot be created"
     else:
-        second = _try_make(elsewhere, name, me, environment)
+        second = _try_make(elsewhere, name, me, environment, part)
         if isinstance(second, RunPaths):
             where = f"cannot write {root} ({problem}); this run is kept in {second.folder}"
             return CreatedRun(second, where)
@@ -101,9 +112,13 @@ def save(path: str, document: Any) -> str:
 
 def prune(root: str, *, now: float) -> list[str]:
     """Remove old runs by the rule above; the ids of those that went."""
-    newest_first = sorted(run_ids(root), key=lambda run_id: _started(root, run_id), reverse=True)
+    found = [
+        (name, marker) for name in run_ids(root) if (marker := marker_of(RunPaths(root, name)))
+    ]
+    found.sort(key=lambda one: one[1].started, reverse=True)
+    kept = list(dict.fromkeys(marker.run_id for _, marker in found))[:KEEP_RUNS]
     gone = []
-    for run_id in newest_first[KEEP_RUNS:]:
+    for run_id in [name for name, marker in found if marker.run_id not in kept]:
         if may_go(RunPaths(root, run_id), now=now):
             shutil.rmtree(RunPaths(root, run_id).folder, ignore_errors=True)
             gone.append(run_id)
@@ -123,20 +138,25 @@ def may_go(paths: RunPaths, *, now: float) -> bool:
 
 
 def _try_make(
-    root: str, name: str, me: owner.LauncherIdentity, environment: Mapping[str, str]
+    root: str,
+    name: str,
+    me: owner.LauncherIdentity,
+    environment: Mapping[str, str],
+    part: RunPart | None,
 ) -> RunPaths | str:
     """The paths, or why not; what was begun is taken away again."""
     paths = None
     try:
         root = os.path.abspath(root)  # ranks may have another working directory
         os.makedirs(root, exist_ok=True)
-        paths = _new_folder(root, name)
-        _describe(paths, me, environment)
+        paths = _part_folder(root, part) if part and part.run else _new_folder(root, name)
+        _describe(paths, me, environment, part)
     except (OSError, ValueError) as problem:
         if paths is not None:
             shutil.rmtree(paths.folder, ignore_errors=True)
         return _why(problem)
-    _point_latest(paths)
+    if not part or part.run in ("", paths.run_id):
+        _point_latest(paths)
     return paths
 
 
@@ -153,9 +173,33 @@ def _new_folder(root: str, name: str) -> RunPaths:
     raise FileExistsError(f"no free name for a run in {root}")
 
 
-def _describe(paths: RunPaths, me: owner.LauncherIdentity, environment: Mapping[str, str]) -> None:
+def _part_folder(root: str, part: RunPart) -> RunPaths:
+    """Another node's folder has the run's own name where the disk is shared, and an earlier one
+    of this node where its launcher was started again."""
+    node = re.sub(r"[^A-Za-z0-9_-]+", "-", part.node.partition(".")[0])[:40] or "node"
+    for name in (part.run, f"{part.run}.{node}", *(f"{part.run}.{node}-{n}" for n in range(2, 99))):
+        paths = RunPaths(root, name)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(paths.folder, 0o700)
+            return paths
+    raise FileExistsError(f"no free name for {part.run} in {root}")
+
+
+def _describe(
+    paths: RunPaths,
+    me: owner.LauncherIdentity,
+    environment: Mapping[str, str],
+    part: RunPart | None,
+) -> None:
     now = time.time()
-    _write(paths.marker, {"schema": "holdfast/1", "run": paths.run_id, "started": now})
+    marker = RunMarker(
+        run=paths.run_id,
+        started=now,
+        of=(part.run or paths.run_id) if part else "",
+        node=part.node if part else "",
+        coordinates=part is not None and not part.run,
+    )
+    _write(paths.marker, marker)
     _write(paths.launcher, me)
     settings = {
         "schema": "holdfast/1",
@@ -202,10 +246,6 @@ def _point_latest(paths: RunPaths) -> None:
     with contextlib.suppress(OSError):
         os.symlink(paths.run_id, beside)
         os.replace(beside, paths.latest)
-
-
-def _started(root: str, run_id: str) -> float:
-    return is_run(RunPaths(root, run_id)) or 0.0
 
 
 def last_written(folder: str) -> float:

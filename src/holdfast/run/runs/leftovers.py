@@ -20,7 +20,7 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import SurvivingProcess
 from holdfast.run.launch import orphans
 from holdfast.run.runs import folder, owner
-from holdfast.run.runs.registry import RunState, is_run, read_run
+from holdfast.run.runs.registry import RunState, marker_of, read_run
 from holdfast.system import deadline, environments
 from holdfast.system.proc import CHECKPOINT_WRITER, ProcessRow, process_table, row_of
 
@@ -140,7 +140,7 @@ def _abandoned(paths: RunPaths) -> AbandonedRun | None:
     """None while its launcher lives or may live, and when the run ended well: what it left running
     then was left on purpose."""
     who = owner.read(paths.launcher)
-    if who is None or is_run(paths) is None or who.boot_id != owner.boot_id():
+    if who is None or marker_of(paths) is None or who.boot_id != owner.boot_id():
         return None
     run = read_run(paths)
     if run.state is RunState.ENDED and run.exit_code and run.ended:

@@ -6,20 +6,22 @@ import enum
 import os
 import select
 import signal
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from holdfast.analysis.job import run_marker
 from holdfast.analysis.job.journal_records import (
     AttemptRecord,
     EndRecord,
     LaunchRecord,
 )
+from holdfast.analysis.job.run_marker import RunMarker
 from holdfast.analysis.job.run_paths import LATEST, RunPaths
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, outcome, owner
 from holdfast.run.runs.report import restarts_in, steps_in
+from holdfast.system import proc
 
 MARGIN = 30.0
 """seconds for a launcher beyond the time that its ranks may take: SIGKILL, helpers, the report"""
@@ -38,7 +40,10 @@ class RunState(enum.Enum):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One folder of a run: of the only node, or of one of several."""
+
     id: str
+    """the folder's name"""
     folder: str
     state: RunState
     started: float
@@ -53,6 +58,12 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
     said: str
     """what it came to or is in: the root cause, the signal, the stall; '' when all is well"""
+    run: str
+    """the same for the folders of all nodes; on one machine `id`"""
+    node: str = ""
+    """what the nodes of the run call this one; '' on one machine"""
+    coordinates: bool = False
+    """of the node that decided for all when the run began"""
 
 
 def list_runs(root: str) -> list[RunSummary]:
@@ -67,21 +78,19 @@ def run_ids(root: str) -> list[str]:
         names = sorted(os.listdir(root))
     except OSError:
         return []
-    return [name for name in names if is_run(RunPaths(root, name)) is not None]
+    return [name for name in names if marker_of(RunPaths(root, name)) is not None]
 
 
-def is_run(paths: RunPaths) -> float | None:
-    """When the run was started; None for what is not ours: links, copies, foreign folders."""
+def marker_of(paths: RunPaths) -> RunMarker | None:
+    """None for what is not ours: links, copies, foreign folders."""
     if os.path.islink(paths.folder):
         return None
     try:
         with open(paths.marker, "rb") as file:
-            marker = msgspec.json.decode(file.read(), type=dict[str, Any])
-    except (OSError, ValueError):
+            marker = run_marker.decode(file.read())
+    except OSError:
         return None
-    started = marker.get("started")
-    named = marker.get("run") == paths.run_id
-    return float(started) if named and isinstance(started, (int, float)) else None
+    return marker if marker and marker.run == paths.run_id else None
 
 
 def read_run(paths: RunPaths) -> RunSummary:
@@ -90,11 +99,12 @@ def read_run(paths: RunPaths) -> RunSummary:
     records = journal.read(paths.journal)
     end = next((record for record in reversed(records) if isinstance(record, EndRecord)), None)
     launch = next((record for record in records if isinstance(record, LaunchRecord)), None)
+    marker = marker_of(paths) or RunMarker(run=paths.run_id)
     return RunSummary(
         id=paths.run_id,
         folder=paths.folder,
         state=_state(who, end),
-        started=is_run(paths) or 0.0,
+        started=marker.started,
         ended=end.t if end else None,
         world=launch.world if launch else 0,
         steps=steps_in(records),
@@ -104,25 +114,36 @@ def read_run(paths: RunPaths) -> RunSummary:
         pid=who.pid if who else 0,
         command=who.command if who else (),
         said=outcome.sentence(records),
+        run=marker.run_id,
+        node=marker.node,
+        coordinates=marker.coordinates,
     )
 
 
 def find(root: str, wanted: str) -> RunSummary:
-    """The run of this id, of this beginning, or the `latest`."""
-    runs = list_runs(root)
+    """The run of this id, of this beginning, or the `latest`; of several nodes the coordinator's
+    folder, where it is here."""
+    return parts(list_runs(root), wanted, where=root)[0]
+
+
+def parts(runs: Sequence[RunSummary], wanted: str, *, where: str) -> list[RunSummary]:
+    """All folders of one run, the coordinator's first; a folder's own name means only that one.
+
+    `runs` has the newest first; `where` says where they are.
+    """
     if not runs:
-        raise ConfigError(f"no runs in {root}", hint="give their folder: `--runs DIR`")
+        raise ConfigError(f"no runs in {where}", hint="give their folder: `--runs DIR`")
     if wanted == LATEST:
-        return runs[0]
-    found = [run for run in runs if run.id == wanted] or [
-        run for run in runs if wanted and run.id.startswith(wanted)
-    ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(run.id for run in found[:5])
-        raise ConfigError(f"{wanted!r} matches several runs: {names}", hint="give more of its id")
-    raise ConfigError(f"no run {wanted!r} in {root}", hint="list them: `holdfast runs`")
+        wanted = runs[0].run
+    found = [run for run in runs if wanted == run.run] or [run for run in runs if wanted == run.id]
+    found = found or [run for run in runs if wanted and run.id.startswith(wanted)]
+    names = list(dict.fromkeys(run.run for run in found))
+    if len(names) > 1:
+        shown = ", ".join(names[:5])
+        raise ConfigError(f"{wanted!r} matches several runs: {shown}", hint="give more of its id")
+    if not names:
+        raise ConfigError(f"no run {wanted!r} in {where}", hint="list them: `holdfast runs`")
+    return sorted(found, key=lambda run: (not run.coordinates, run.node, run.id))
 
 
 def stop(
@@ -160,9 +181,16 @@ def stop(
         if not owner.is_process(who):
             return f"{run.id} had already ended"
         wait = 2 * who.grace + MARGIN if seconds is None else seconds
-        return _end(handle, who, paths, wait, tell)
+        first = _stop_signal(who.pid) if run.node else signal.SIGTERM
+        return _end(handle, who, paths, wait, tell, first)
     finally:
         os.close(handle)
+
+
+def _stop_signal(pid: int) -> signal.Signals:
+    """On several nodes SIGTERM means that this node is taken away, and the others may continue;
+    SIGINT ends the job. Where a script started it in the background, it ignores that one."""
+    return signal.SIGINT if proc.handles(pid, signal.SIGINT) else signal.SIGTERM
 
 
 def _end(
@@ -171,8 +199,9 @@ def _end(
     paths: RunPaths,
     wait: float,
     tell: Callable[[str], None],
+    first: signal.Signals,
 ) -> str:
-    for order, seconds in ((signal.SIGTERM, wait), (signal.SIGKILL, LAST_GRACE)):
+    for order, seconds in ((first, wait), (signal.SIGKILL, LAST_GRACE)):
         try:
             signal.pidfd_send_signal(handle, order)
         except ProcessLookupError:
@@ -183,7 +212,7 @@ def _end(
             ) from problem
         if _is_over(handle, min(seconds, WAIT_IS_LONG)):
             break
-        if order is signal.SIGTERM and seconds > WAIT_IS_LONG:
+        if order is first and seconds > WAIT_IS_LONG:
             tell(f"waiting up to {wait:.0f} s: its ranks have {who.grace:g} s to save and exit")
         if _is_over(handle, seconds - min(seconds, WAIT_IS_LONG)):
             break
@@ -193,9 +222,9 @@ def _end(
             "the kernel?)",
             hint=f"see where it hangs: `cat /proc/{who.pid}/wchan`",
         )
-    if order is signal.SIGTERM:
+    if order is first:
         return f"{paths.run_id} stopped"
-    sentence = f"killed by SIGKILL: it did not exit within {wait:g} s after SIGTERM"
+    sentence = f"killed by SIGKILL: it did not exit within {wait:g} s after {first.name}"
     book = journal.Journal(paths.journal)
     attempts = [r.attempt for r in book.records() if isinstance(r, AttemptRecord)]
     book.write(
