@@ -79,6 +79,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """culprits only"""
     victims: tuple[int, ...] = ()
     """ranks that wait for them, or exited as a result"""
+    hosts: tuple[str, ...] = ()
+    """nodes of the job that are the culprit as a whole: another start should do without them"""
+    paths: tuple[tuple[str, str], ...] = ()
+    """(from, to): where it is the way between two nodes, of which neither is accused"""
     reason: str
     """the sentence that log, screen, journal and test all show"""
     certain: bool
@@ -90,6 +94,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """where `fix` is a command for a process that runs: what to do once the job's processes have
     been ended, besides reading the evidence; None when `fix` holds then too"""
     evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def names_a_culprit(self) -> bool:
+        return bool(self.ranks or self.hosts or self.paths)
+
+    @property
+    def about_hosts(self) -> tuple[str, ...]:
+        """The nodes it names: culprits, or both ends of a path; () where it is about ranks."""
+        return self.hosts or tuple(sorted({name for path in self.paths for name in path}))
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,13 +20,15 @@ class Answers:
     code: str
     slug: str
 
-    def verdict(
+    def verdict(  # noqa: PLR0913 - each one is said by name
         self,
         reason: str,
         *,
         ranks: Iterable[int],
         certain: bool,
         victims: Iterable[int] = (),
+        hosts: Iterable[str] = (),
+        paths: Iterable[tuple[str, str]] = (),
         fatal: bool = False,
         fix: str = "",
         fix_after_end: str | None = None,
@@ -38,6 +40,8 @@ class Answers:
             slug=self.slug,
             ranks=tuple(sorted(set(ranks))),
             victims=tuple(sorted(set(victims))),
+            hosts=tuple(sorted(set(hosts))),
+            paths=tuple(sorted(set(paths))),
             reason=reason,
             certain=certain,
             fatal=fatal,

@@ -68,7 +68,7 @@ def _read(pid: int, moved: dict[str, int]) -> Activity | None:
         state=rows[0].state,
         cpu=ran + sum(map(_cpu, family[1:])),
         io=sum(map(_io, family)),
-        socket=sum(moved.get(inode, 0) for inode in _inodes(family)) if moved else 0,
+        socket=sum(moved.get(inode, 0) for inode in held_files(family)) if moved else 0,
         faults=sum(row.major_faults for row in rows if row),
         wait_channel=_wait_channel(pid),
         queued=queued + sum(map(_queued, family[1:])),
@@ -143,8 +143,8 @@ def _bytes_by_inode(ignore_ports: Collection[int]) -> dict[str, int]:
     }
 
 
-def _inodes(family: Iterable[int]) -> set[str]:
-    """The sockets they hold; a worker shares its parent's, which count once."""
+def held_files(family: Iterable[int]) -> set[str]:
+    """Files and sockets they hold; a worker shares its parent's, which count once."""
     links: set[str] = set()
     for pid in family:
         with contextlib.suppress(*proc.GONE, PermissionError):

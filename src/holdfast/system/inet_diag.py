@@ -11,7 +11,7 @@ import ipaddress
 import socket
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.system import netlink
 
@@ -25,11 +25,11 @@ CONNECTING = 1 << 2
 
 _REQUEST = struct.Struct("=BBBxI48x")
 _MESSAGE = struct.Struct("=BBBB2s2s16s16sI8sIIIII")
-_COUNTERS = struct.Struct("=xxBBB3x4I")  # retransmits, probes, backoff; rto, ato, two segment sizes
-_UNACKED = struct.Struct("=I")
-_TOTALS = struct.Struct("=QQ")
+_COUNTERS = struct.Struct("=xxBxxxxx4I")  # retransmits; rto, ato, two segment sizes
+_NUMBER = struct.Struct("=I")
+_TOTALS = struct.Struct("=QQII")  # bytes acked and received, segments out and in
 
-_UNACKED_AT, _RETRANSMITTED_AT, _TOTALS_AT = 24, 100, 120
+_UNACKED_AT, _LAST_ACK_AT, _RETRANSMITTED_AT, _TOTALS_AT, _DATA_OUT_AT = 24, 56, 100, 120, 156
 """offsets in struct tcp_info"""
 
 
@@ -50,12 +50,21 @@ class TcpConnection(NamedTuple):
     unacked: int
     """segments on the way"""
     backoff: int
-    """times in a row that the retransmission timer ran out; 0 for a healthy connection"""
+    """times in a row that the retransmission timer ran out; 0 for a healthy connection, and for one
+    whose other end does not read (there TCP asks for room now and then, which is another timer)"""
+    timer: float
+    """seconds until it tries again; doubled each time that it runs out"""
+    quiet: float
+    """seconds since the other side acknowledged anything"""
     retransmitted: int
     """segments sent again, in its whole life"""
     acked: int
     received: int
     """bytes, in its whole life"""
+    segments_in: int
+    """that arrived, in its whole life"""
+    data_out: int
+    """segments with data, sent again or not, in its whole life; both 0 in a kernel before 4.6"""
 
 
 def connections(*, states: int = CONNECTED | CONNECTING) -> list[TcpConnection]:
@@ -91,19 +100,27 @@ def parse(message: bytes) -> TcpConnection:
     )
 
 
-def _tcp_info(message: bytes) -> dict[str, int]:
+def _tcp_info(message: bytes) -> dict[str, Any]:
     info = netlink.attribute(message, INET_DIAG_INFO, after=_MESSAGE.size)
     # Older kernels know a shorter tcp_info: what they do not tell is zero.
-    info = info.ljust(_TOTALS_AT + _TOTALS.size, b"\0")
-    _, _, backoff, _, _, segment, _ = _COUNTERS.unpack_from(info)
-    acked, received = _TOTALS.unpack_from(info, _TOTALS_AT)
+    info = info.ljust(_DATA_OUT_AT + _NUMBER.size, b"\0")
+    backoff, timer, _, segment, _ = _COUNTERS.unpack_from(info)
+    acked, received, _, segments_in = _TOTALS.unpack_from(info, _TOTALS_AT)
+
+    def number(at: int) -> int:
+        return int(_NUMBER.unpack_from(info, at)[0])
+
     return {
         "segment": segment,
-        "unacked": _UNACKED.unpack_from(info, _UNACKED_AT)[0],
+        "unacked": number(_UNACKED_AT),
         "backoff": backoff,
-        "retransmitted": _UNACKED.unpack_from(info, _RETRANSMITTED_AT)[0],
+        "timer": timer / 1e6,
+        "quiet": number(_LAST_ACK_AT) / 1e3,
+        "retransmitted": number(_RETRANSMITTED_AT),
         "acked": acked,
         "received": received,
+        "segments_in": segments_in,
+        "data_out": number(_DATA_OUT_AT),
     }
 
 

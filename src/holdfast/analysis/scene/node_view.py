@@ -26,7 +26,8 @@ class NodeSignal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class RankConnection(NodeSignal, frozen=True):
-    """The kernel's view of one TCP connection from a rank to another node."""
+    """The kernel's view of one TCP connection from a rank to another node; those that are well are
+    told as one for each address."""
 
     rank: int
     node: str
@@ -34,16 +35,22 @@ class RankConnection(NodeSignal, frozen=True):
     local: str
     peer: str
     peer_port: int
+    """0 where several are told as one"""
     unsent: int
     """bytes the rank wrote that the other side has not acknowledged"""
     backoff: int
-    """times in a row that the retransmission timer ran out; 0 for a healthy connection"""
+    """times in a row that the retransmission timer ran out; 0 for a healthy connection, and for one
+    whose other end is alive and does not read"""
     retransmitted: int
     """segments sent again since the look before"""
     sent: int
     """segments sent since the look before; 0 when unknown"""
     segment: int
     """the largest segment it sends, bytes"""
+    unanswered: float = 0.0
+    """seconds for which it has surely sent the same again without an answer; 0 while backoff is"""
+    arrived: int = 0
+    """segments that came from the other end since the look before, wanted or not"""
     connecting: bool = False
     """it waits for an answer to its first packet"""
 

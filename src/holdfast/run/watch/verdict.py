@@ -1,7 +1,8 @@
 """THE VERDICT: every fault looks at the scene, and the best-founded answer is taken. Pure.
 
-Certain before notice; a rank to name before none; then the priority that each fault states in
-its own file (`RunTraits`): what ended a rank, ranks that can never meet, ranks that are late.
+Certain before notice; a rank, node or path to name before none; then the priority that each fault
+states in its own file (`RunTraits`): what ended a rank, ranks that can never meet, ranks that are
+late.
 """
 
 from __future__ import annotations
@@ -124,5 +125,5 @@ def checkpoint_news(scene: Scene) -> list[Verdict]:
 
 def _weight(verdict: Verdict) -> tuple[bool, bool, bool, int]:
     known = traits(verdict.slug)
-    unnamed = not verdict.ranks and not known.no_culprit
+    unnamed = not verdict.names_a_culprit and not known.no_culprit
     return not verdict.fatal, not verdict.certain, unnamed, known.priority

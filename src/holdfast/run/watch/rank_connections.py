@@ -1,0 +1,130 @@
+"""The ranks' own connections to other nodes, as the kernel sees them. Needs no root.
+
+A sick link shows here first: what a rank sent is not acknowledged, and TCP sends it again and
+again, while the rank itself only seems to wait in a collective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.node_view import RankConnection
+from holdfast.system import activity, inet_diag
+from holdfast.system.inet_diag import TcpConnection
+
+SYN_SENT = 2
+MOST = 64
+"""connections with something wrong that are told one by one"""
+
+
+class _Before(NamedTuple):
+    """What a look has seen of a connection."""
+
+    retransmitted: int
+    data_out: int
+    segments_in: int
+    acked: int
+    stuck_since: float
+    """when it surely had begun to send the same again; 0 when it does not"""
+
+
+class RankConnections:
+    """Compares each look with the one before, so that it tells what happened in between."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, _Before] = {}
+
+    def look(
+        self, pids: Mapping[int, int], nodes: Mapping[str, str], now: float
+    ) -> tuple[RankConnection, ...] | Unread:
+        """`pids`: rank -> pid; its children count too. `nodes`: address -> the other node that has
+        it; connections to any other address are left out. Those that are well are told as one
+        for each address: a rank may have thousands. Never raises."""
+        try:
+            listed = [c for c in inet_diag.connections() if c.peer in nodes]
+        except (OSError, ValueError) as problem:
+            return Unread(why=f"the kernel does not list connections (INET_DIAG): {problem}")
+        owners = _owners(pids) if listed else {}
+        mine = [c for c in listed if c.inode in owners]
+        before, self._before = self._before, {}
+        for one in mine:
+            self._before[one.inode] = _remember(one, before.get(one.inode), now)
+        told = [
+            _told(one, owners[one.inode], nodes[one.peer], before.get(one.inode), since, now)
+            for one in mine
+            for since in (self._before[one.inode].stuck_since,)
+        ]
+        sick = sorted((c for c in told if c.backoff), key=lambda c: (-c.unanswered, c.rank))
+        return (*sick[:MOST], *_summed(c for c in told if not c.backoff))
+
+
+def _summed(well: Iterable[RankConnection]) -> list[RankConnection]:
+    by_address: dict[tuple[str, str], RankConnection] = {}
+    for one in well:
+        so_far = by_address.get((one.peer, one.local))
+        by_address[one.peer, one.local] = one if so_far is None else _added(so_far, one)
+    return list(by_address.values())
+
+
+def _added(one: RankConnection, other: RankConnection) -> RankConnection:
+    return msgspec.structs.replace(
+        one,
+        rank=min(one.rank, other.rank),
+        peer_port=0,
+        unsent=one.unsent + other.unsent,
+        retransmitted=one.retransmitted + other.retransmitted,
+        sent=one.sent + other.sent,
+        arrived=one.arrived + other.arrived,
+        segment=max(one.segment, other.segment),
+        connecting=one.connecting and other.connecting,
+    )
+
+
+def _owners(pids: Mapping[int, int]) -> dict[int, int]:
+    """inode -> the lowest rank that holds it; children hold those of their parents too."""
+    found: dict[int, int] = {}
+    for rank, pid in sorted(pids.items(), reverse=True):
+        for inode in _inodes(pid):
+            found[inode] = rank
+    return found
+
+
+def _inodes(pid: int) -> set[int]:
+    links = activity.held_files([pid, *activity.descendants(pid)])
+    return {int(link[8:-1]) for link in links if link.startswith("socket:[")}
+
+
+def _remember(one: TcpConnection, before: _Before | None, now: float) -> _Before:
+    since = 0.0
+    if one.backoff:
+        # Each time out doubles the timer: so long it has been out, before the one that runs now.
+        since = now - one.timer * (1 - 0.5**one.backoff)
+        if before and before.stuck_since and before.acked == one.acked:
+            since = min(since, before.stuck_since)
+        since = max(since, now - one.quiet) if one.acked else since
+    return _Before(one.retransmitted, one.data_out, one.segments_in, one.acked, since)
+
+
+def _told(
+    one: TcpConnection, rank: int, node: str, before: _Before | None, since: float, now: float
+) -> RankConnection:
+    last = before or _Before(one.retransmitted, one.data_out, one.segments_in, one.acked, 0.0)
+    return RankConnection(
+        rank=rank,
+        node=node,
+        local=one.local,
+        peer=one.peer,
+        peer_port=one.peer_port,
+        unsent=one.unsent,
+        backoff=one.backoff,
+        unanswered=round(max(0.0, now - since), 3) if since else 0.0,
+        retransmitted=max(0, one.retransmitted - last.retransmitted),
+        sent=max(0, one.data_out - last.data_out),
+        arrived=max(0, one.segments_in - last.segments_in),
+        segment=one.segment,
+        connecting=one.state == SYN_SENT,
+    )
