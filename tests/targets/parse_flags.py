@@ -1,6 +1,7 @@
 """Answers cases of flags, read as JSON from stdin, so that the test needs no torch of its own."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -52,6 +53,7 @@ print(
             "stock": actions(get_args_parser()),
             "ours": actions(build_parser()),
             "answers": [answer(case) for case in json.load(sys.stdin)],
-        }
+        },
+        default=dataclasses.asdict,
     )
 )

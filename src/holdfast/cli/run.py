@@ -73,6 +73,11 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
         paths = RunPaths(flags.runs, "ID")
         streams.answer(launch.describe(flags, paths=paths, wrap=delivery.command))
         return 0
+    if flags.meeting:
+        raise EnvironmentFailure(
+            "holdfast run supports one node only",
+            hint=f"use `torchrun --nnodes {flags.torchrun.nnodes} …`",
+        )
     world = _world(flags)
     _refuse_missing_script(flags)
     left = leftovers.end(flags.runs)  # first: what they hold would fail the checks

@@ -1,4 +1,4 @@
-"""torchrun's flags mean what they mean to torchrun; ours are added; several machines refused."""
+"""torchrun's flags mean what they mean to torchrun; ours are added."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.run.launch import flags
 from tests.places import TARGETS
 
 TARGET = TARGETS / "parse_flags.py"
-OURS = {"grace", "patience", "no_check", "dry_run", "runs", "no_pty"}
+OURS = {"grace", "patience", "no_check", "dry_run", "runs", "no_pty", "token_file"}
 
 # What older versions do not know: left out there.
 NEWER = ("--shutdown-timeout", "--signals-to-handle", "--duplicate-stdout-filters",
@@ -74,6 +74,16 @@ CASES: dict[str, dict[str, Any]] = {
     "elastic, met here": {
         "argv": ["--nnodes", "1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:1", "t.py"]
     },
+    "two nodes, any port": {"argv": ["--nnodes", "2", "--rdzv-endpoint", "a:0", "t.py"]},
+    "join in words": {
+        "argv": ["--nnodes=2", "--rdzv-endpoint=a:1", "--rdzv-conf=join_timeout=soon", "t.py"]
+    },
+    "times": {
+        "argv": [
+            "--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=[fd00::1]", "--rdzv-id=seven",
+            "--rdzv-conf=join_timeout=60,last_call_timeout=5,is_host=1,read_timeout=3", "t.py",
+        ]
+    },
     "nodes the wrong way": {"argv": ["--nnodes", "4:2", "t.py"]},
     "three numbers of nodes": {"argv": ["--nnodes", "1:2:3", "t.py"]},
     "nodes in words": {"argv": ["--nnodes", "two", "t.py"]},
@@ -109,8 +119,9 @@ def test_every_flag_of_torchrun_is_here_unchanged(answered: Mapping[str, Any]) -
     assert len(answered["stock"]) > 25
     for action in answered["stock"]:
         changed: dict[str, dict[str, Any]] = {
-            "max_restarts": {"default": None}, "master_port": {"default": None},
-        }  # fmt: skip
+            name: {"default": None}
+            for name in ("max_restarts", "master_port", "master_addr", "node_rank", "nnodes")
+        }
         assert ours.pop(action["dest"]) == {**action, **changed.get(action["dest"], {})}
     assert set(ours) == OURS
 
@@ -160,7 +171,6 @@ def test_our_own_flags(answered: Mapping[str, Any]) -> None:
         ("c10d, any port", 0, "c10d"),
         ("conf", 0, "--rdzv-conf: no effect"),
         ("elastic", 0, "--nnodes 1:4: starting with this node alone, no other can join"),
-        ("elastic, met here", 1, "starting with this node alone"),
         ("static endpoint", 29612, "10.0.0.7: ignored, all ranks are on this node"),
     ],
 )
@@ -177,10 +187,11 @@ def test_the_port_the_user_named_is_kept(
 @pytest.mark.parametrize(
     ("case", "kind", "words"),
     [
-        ("two nodes", "EnvironmentFailure", "use `torchrun --nnodes 2 …`"),
-        ("elastic, two at least", "EnvironmentFailure", "supports one node only"),
-        ("elastic, second node", "EnvironmentFailure", "supports one node only"),
-        ("elastic, met elsewhere", "EnvironmentFailure", "use `torchrun --nnodes 1:4 …`"),
+        ("two nodes", "ConfigError", "nothing says where the nodes meet"),
+        ("elastic, two at least", "ConfigError", "--rdzv-endpoint HOST:29400"),
+        ("elastic, second node", "ConfigError", "nothing says where the nodes meet"),
+        ("two nodes, any port", "ConfigError", "port 0 lets this node choose"),
+        ("join in words", "ConfigError", "join_timeout must be >= 0 seconds, got 'soon'"),
         ("nodes the wrong way", "ConfigError", "MIN <= MAX, got 4:2"),
         ("three numbers of nodes", "ConfigError", "'1:2:3'"),
         ("nodes in words", "ConfigError", "'two'"),
@@ -199,6 +210,33 @@ def test_what_cannot_be_is_said(
     problem = answered["cases"][case]
     assert problem["error"] == kind
     assert words in problem["text"]
+
+
+@pytest.mark.parametrize(
+    ("case", "host", "port", "least", "most"),
+    [
+        ("elastic, met elsewhere", "192.0.2.1", 1, 1, 4),
+        ("elastic, met here", "localhost", 1, 1, 4),
+        ("times", "fd00::1", 29400, 2, 4),
+    ],
+)
+def test_several_nodes_meet_where_the_user_said(
+    answered: Mapping[str, Any], case: str, host: str, port: int, least: int, most: int
+) -> None:
+    plan = answered["cases"][case]["meeting"]["plan"]
+    assert (plan["host"], plan["port"]) == (host, port)
+    assert (plan["least"], plan["nodes"]) == (least, most)
+
+
+def test_how_long_nodes_wait_for_each_other_is_torchruns_to_say(
+    answered: Mapping[str, Any],
+) -> None:
+    meeting = answered["cases"]["times"]["meeting"]
+    assert (meeting["join_timeout"], meeting["last_call"], meeting["is_host"]) == (60, 5, True)
+    assert meeting["rdzv_id"] == "seven"
+    assert meeting["remarks"] == ["--rdzv-conf read_timeout: no effect"]
+    unsaid = answered["cases"]["elastic, met here"]["meeting"]
+    assert (unsaid["join_timeout"], unsaid["last_call"]) == (600, 30)
 
 
 def test_an_unknown_flag_is_usage(answered: Mapping[str, Any]) -> None:

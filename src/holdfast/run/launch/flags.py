@@ -13,8 +13,9 @@ from typing import Any
 
 from holdfast.analysis.machine.rendezvous import split_endpoint
 from holdfast.errors import ConfigError, EnvironmentFailure
-from holdfast.run.launch import grace, torch_names
-from holdfast.system.sockets import is_this_machine
+from holdfast.nodes.reach.run_meeting import OneNode
+from holdfast.run.launch import grace, node_flags, torch_names
+from holdfast.run.launch.node_flags import RunMeeting
 
 RESTARTS = 3
 """where the job can resume and nothing was typed; torchrun's 0 would leave a job dead at night
@@ -55,6 +56,8 @@ class RunFlags:
     """the store's port; 0 for a free one in every round"""
     remarks: tuple[str, ...]
     """where we do not do what torchrun would, in a sentence each"""
+    meeting: RunMeeting | None = None
+    """where the launchers of all nodes meet; None for a job of this node alone"""
 
     @property
     def max_restarts(self) -> int:
@@ -76,9 +79,9 @@ def build_parser() -> argparse.ArgumentParser:
             action.help = RESTARTS_HELP
             if "PET_MAX_RESTARTS" not in os.environ:
                 action.default = None
-        if action.dest == "master_port" and "PET_MASTER_PORT" not in os.environ:
-            # Before 2.13 torch fills in 29500 itself; not named, it is ours to choose, so that
-            # two jobs can be on one machine.
+        if action.dest in node_flags.NOT_NAMED and f"PET_{action.dest.upper()}" not in os.environ:
+            # What was not named is ours to choose. (Before 2.13 torch fills in port 29500 itself,
+            # and a second job on the machine would meet the first.)
             action.default = None
     add_own_flags(own := parser.add_argument_group("holdfast's options"))
     groups = parser._action_groups  # noqa: SLF001 - nor to show ours first
@@ -115,6 +118,9 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--no-pty", action="store_true", help=NO_PTY_HELP)
     group.add_argument(
+        "--token-file", metavar="FILE", help="a secret that all nodes know (or HOLDFAST_TOKEN)"
+    )
+    group.add_argument(
         "--runs", default="runs", metavar="DIR", help="folder for run folders (default: ./runs)"
     )
 
@@ -134,8 +140,14 @@ def parse(argv: Sequence[str]) -> RunFlags:
         typed.max_restarts = RESTARTS  # what torch is told; whether they are used is ours to say
     if typed.max_restarts < 0:
         raise ConfigError(f"--max-restarts must be >= 0, got {typed.max_restarts}")
-    alone = _this_node_alone(typed)
-    port, remarks = _port(typed)
+    _refuse_unknown_backend(typed)
+    meeting = node_flags.meeting(typed, os.environ)
+    node_flags.fill_in_defaults(typed)
+    if isinstance(meeting, OneNode):
+        port, remarks = _port(typed)
+        remarks = (*([meeting.remark] if meeting.remark else []), *remarks)
+    else:
+        port, remarks = 0, meeting.remarks
     return RunFlags(
         torchrun=typed,
         patience=patience,
@@ -146,35 +158,18 @@ def parse(argv: Sequence[str]) -> RunFlags:
         runs=typed.runs,
         pty=not typed.no_pty,
         port=port,
-        remarks=(*alone, *remarks, *unseen),
+        remarks=(*remarks, *unseen),
+        meeting=None if isinstance(meeting, OneNode) else meeting,
     )
 
 
-def _this_node_alone(typed: argparse.Namespace) -> tuple[str, ...]:
-    """Refuses what needs several nodes; a remark where this one may start without the others."""
-    nnodes: str = typed.nnodes
-    try:
-        counts = [int(part) for part in nnodes.split(":")]
-    except ValueError:
-        counts = []
-    if not 1 <= len(counts) <= 2:
-        raise ConfigError(f"--nnodes must be a number or MIN:MAX, got {nnodes!r}")
-    least, most = counts[0], counts[-1]
-    if least < 1:
-        raise ConfigError(f"--nnodes must be >= 1, got {nnodes}")
-    if least > most:
-        raise ConfigError(f"--nnodes must be MIN:MAX with MIN <= MAX, got {nnodes}")
-    if most == 1:
-        return ()
-    # The first of several nodes may start alone; a second one that did the same would be a second
-    # job with the same name and the same checkpoints.
-    host, _ = _meeting_place(typed)
-    if least > 1 or typed.node_rank > 0 or not is_this_machine(host):
+def _refuse_unknown_backend(typed: argparse.Namespace) -> None:
+    if not typed.standalone and typed.rdzv_backend not in BACKENDS:
         raise EnvironmentFailure(
-            "holdfast run supports one node only",
-            hint=f"use `torchrun --nnodes {nnodes} …`",
+            f"--rdzv-backend: unknown value {typed.rdzv_backend!r} (choose from "
+            f"{', '.join(BACKENDS)})",
+            hint="omit --rdzv-backend: holdfast starts its own store",
         )
-    return (f"--nnodes {nnodes}: starting with this node alone, no other can join",)
 
 
 def _meeting_place(typed: argparse.Namespace) -> tuple[str, int | None]:
@@ -188,15 +183,7 @@ def _port(typed: argparse.Namespace) -> tuple[int, tuple[str, ...]]:
     """One machine always meets at our own store; only the port the user named is kept."""
     if typed.standalone:
         return 0, ("--standalone: no effect, every attempt gets a new store of holdfast's own",)
-    if typed.rdzv_backend not in BACKENDS:
-        raise EnvironmentFailure(
-            f"--rdzv-backend: unknown value {typed.rdzv_backend!r} (choose from "
-            f"{', '.join(BACKENDS)})",
-            hint="omit --rdzv-backend: holdfast starts its own store",
-        )
     host, port = _meeting_place(typed)
-    if port is not None and not 0 <= port < 65536:
-        raise ConfigError(f"--master-port must be 0 to 65535, got {port}")
     remarks = []
     if typed.rdzv_conf:
         remarks.append("--rdzv-conf: no effect, holdfast starts its own store")

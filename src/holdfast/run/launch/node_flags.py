@@ -1,0 +1,110 @@
+"""Flags about the nodes of a job: how many there are, and where their launchers meet."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.errors import ConfigError
+from holdfast.nodes.reach.meeting import MeetingPlan
+from holdfast.nodes.reach.run_meeting import NodeFlags, OneNode, plan_run
+
+NOT_NAMED = {"nnodes": "1:1", "node_rank": 0, "master_addr": "127.0.0.1", "master_port": None}
+"""torchrun's defaults of flags that mean something else when they are typed"""
+JOIN_TIMEOUT = 600.0
+LAST_CALL = 30.0
+"""seconds, both as torchrun: for all nodes to come, and for more than the least number of them"""
+
+
+@dataclass(frozen=True)
+class RunMeeting:
+    """Where the launchers of all nodes meet, and how long they wait for each other."""
+
+    plan: MeetingPlan
+    rdzv_id: str
+    """launchers with different ids do not meet; '' when none was typed"""
+    token_file: str
+    join_timeout: float = JOIN_TIMEOUT
+    last_call: float = LAST_CALL
+    is_host: bool | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def least(self) -> int:
+        return self.plan.least or self.plan.nodes
+
+    @property
+    def most(self) -> int:
+        return self.plan.nodes
+
+
+def meeting(typed: argparse.Namespace, environment: Mapping[str, str]) -> RunMeeting | OneNode:
+    if typed.master_port is not None and not 0 <= typed.master_port < 65536:
+        raise ConfigError(f"--master-port must be 0 to 65535, got {typed.master_port}")
+    if typed.standalone:
+        return OneNode()
+    conf = _configuration(typed.rdzv_conf)
+    rdzv_id = "" if typed.rdzv_id == "none" else str(typed.rdzv_id)
+    plan = plan_run(
+        NodeFlags(
+            nnodes=typed.nnodes,
+            backend=typed.rdzv_backend,
+            endpoint=typed.rdzv_endpoint,
+            master_addr=typed.master_addr,
+            master_port=typed.master_port,
+            node_rank=typed.node_rank,
+            rdzv_id=rdzv_id,
+        ),
+        environment,
+    )
+    if isinstance(plan, OneNode):
+        return plan
+    join = _seconds(conf, "join_timeout", _seconds(conf, "timeout", JOIN_TIMEOUT))
+    unused = sorted(conf.keys() - {"join_timeout", "timeout", "last_call_timeout", "is_host"})
+    return RunMeeting(
+        plan=plan,
+        rdzv_id=rdzv_id,
+        token_file=typed.token_file or "",
+        join_timeout=join,
+        last_call=_seconds(conf, "last_call_timeout", LAST_CALL),
+        is_host=_yes_or_no(conf, "is_host"),
+        remarks=(f"--rdzv-conf {','.join(unused)}: no effect",) if unused else (),
+    )
+
+
+def fill_in_defaults(typed: argparse.Namespace) -> None:
+    """torch reads the flags once more, and expects its own."""
+    for name, default in NOT_NAMED.items():
+        if getattr(typed, name) is None:
+            setattr(typed, name, default)
+
+
+def _configuration(text: str) -> dict[str, str]:
+    """'key=value,key=value', as torchrun reads it."""
+    pairs = (part.partition("=") for part in text.split(",") if part.strip())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _seconds(conf: Mapping[str, str], name: str, default: float) -> float:
+    if name not in conf:
+        return default
+    try:
+        seconds = float(conf[name])
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise ConfigError(f"--rdzv-conf {name} must be >= 0 seconds, got {conf[name][:40]!r}")
+    return seconds
+
+
+def _yes_or_no(conf: Mapping[str, str], name: str) -> bool | None:
+    """torch's own words for it (rendezvous/utils.py)."""
+    if name not in conf:
+        return None
+    value = conf[name].lower()
+    if value in ("1", "true", "t", "yes", "y"):
+        return True
+    if value in ("0", "false", "f", "no", "n"):
+        return False
+    raise ConfigError(f"--rdzv-conf {name} must be 1 or 0, got {conf[name][:40]!r}")

@@ -1,0 +1,140 @@
+"""Where the launchers of a run meet; the variables are what real launchers set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.errors import ConfigError
+from holdfast.nodes.reach.meeting import EVERYWHERE, MeetingPlan, MeetingRole
+from holdfast.nodes.reach.run_meeting import (
+    NodeFlags,
+    OneNode,
+    listen_addresses,
+    plan_run,
+    run_role,
+)
+from tests.nodes.reach.test_environment import JOBSET, OPENMPI, STEP, WORKER
+
+ONE_EACH = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+BY_HAND = {"MASTER_ADDR": "node-a", "MASTER_PORT": "29511", "NNODES": "2", "NODE_RANK": "1"}
+C10D: dict[str, Any] = {"nnodes": "2", "backend": "c10d", "endpoint": "10.0.0.1:29400"}
+
+
+def plan(environment: dict[str, str] | None = None, **typed: Any) -> MeetingPlan:
+    planned = plan_run(NodeFlags(**typed), environment or {})
+    assert isinstance(planned, MeetingPlan)
+    return planned
+
+
+@pytest.mark.parametrize(
+    ("typed", "environment", "place", "index"),
+    [
+        (C10D, {}, ("10.0.0.1", 29400), None),
+        ({**C10D, "endpoint": "head"}, {}, ("head", 29400), None),
+        ({"nnodes": "2", "endpoint": "head"}, {}, ("head", 29500), None),
+        ({"nnodes": "2", "master_addr": "h", "node_rank": 1}, {}, ("h", 29500), 1),
+        ({"nnodes": "2", "master_addr": "h", "master_port": 7}, BY_HAND, ("h", 7), 1),
+        ({"nnodes": "2"}, BY_HAND, ("node-a", 29511), 1),
+        ({}, BY_HAND, ("node-a", 29511), 1),
+        ({}, ONE_EACH, ("n2", 16384 + (4711 * 7 + 2) % 16383), 1),
+        ({}, {**ONE_EACH, "MASTER_PORT": "29600"}, ("n2", 29600), 1),
+        (C10D, ONE_EACH, ("10.0.0.1", 29400), 1),
+        ({**C10D, "nnodes": "4"}, ONE_EACH, ("10.0.0.1", 29400), None),
+        ({}, JOBSET, ("js-workers-0-0.js", 29500), 0),
+        ({}, {**OPENMPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, ("10.0.0.1", 29500), 4),
+    ],
+)
+def test_the_place_is_the_one_that_was_named(
+    typed: dict[str, Any],
+    environment: dict[str, str],
+    place: tuple[str, int],
+    index: int | None,
+) -> None:
+    planned = plan(environment, **typed)
+    assert (planned.host, planned.port) == place
+    assert planned.index == index
+
+
+@pytest.mark.parametrize(
+    ("typed", "environment"),
+    [
+        ({}, {}),
+        ({}, WORKER),
+        ({}, OPENMPI),
+        ({}, {"NNODES": "2"}),
+        ({}, {**ONE_EACH, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "n3"}),
+        ({"nnodes": "1"}, ONE_EACH),
+        ({"nnodes": "1:1", "endpoint": "10.0.0.1:29400"}, BY_HAND),
+    ],
+)
+def test_one_node_stays_alone(typed: dict[str, Any], environment: dict[str, str]) -> None:
+    assert plan_run(NodeFlags(**typed), environment) == OneNode()
+
+
+def test_a_step_of_slurm_names_its_nodes() -> None:
+    planned = plan(ONE_EACH)
+    assert planned.names == ("n2", "n3")
+    assert planned.own_name == "n3"
+    assert "4711" in planned.job
+
+
+@pytest.mark.parametrize(
+    "changed", [{"SLURM_STEP_TASKS_PER_NODE": "4(x2)"}, {"SLURM_LOCALID": "1"}]
+)
+def test_several_launchers_on_a_node_of_slurm_are_refused(changed: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="one launcher starts all ranks of its node"):
+        plan({**ONE_EACH, **changed})
+
+
+def test_a_rank_that_no_node_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--node-rank must be below 2 \(--nnodes\), got 2"):
+        plan(nnodes="2", master_addr="h", node_rank=2)
+
+
+OWN = ("127.0.0.1", "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("typed", "resolved", "expected"),
+    [
+        (C10D, ("10.0.0.1",), MeetingRole.COORDINATE_IF_FREE),
+        (C10D, ("10.0.0.2",), MeetingRole.JOIN),
+        ({**C10D, "endpoint": "a:1"}, ("127.0.1.1",), MeetingRole.COORDINATE_IF_FREE),
+        # the first node of two behind a router whose address was named
+        ({**C10D, "node_rank": 0}, ("203.0.113.7",), MeetingRole.COORDINATE),
+        ({**C10D, "node_rank": 1}, ("203.0.113.7",), MeetingRole.JOIN),
+        ({"nnodes": "2", "master_addr": "h", "node_rank": 0}, (), MeetingRole.COORDINATE),
+        ({"nnodes": "2", "master_addr": "h", "node_rank": 1}, ("10.0.0.1",), MeetingRole.JOIN),
+        ({"nnodes": "2", "master_addr": "h"}, ("10.0.0.1",), MeetingRole.COORDINATE_IF_FREE),
+        ({"nnodes": "2", "master_addr": "h"}, ("10.0.0.2",), MeetingRole.JOIN),
+    ],
+)
+def test_who_coordinates(
+    typed: dict[str, Any], resolved: tuple[str, ...], expected: MeetingRole
+) -> None:
+    assert run_role(plan(**typed), resolved=resolved, own=OWN)[0] is expected
+
+
+@pytest.mark.parametrize("is_host", [True, False])
+def test_torchruns_own_word_decides(is_host: bool) -> None:
+    found, why = run_role(plan(**C10D), resolved=("10.0.0.9",), own=OWN, is_host=is_host)
+    assert found is (MeetingRole.COORDINATE if is_host else MeetingRole.JOIN)
+    assert why == f"--rdzv-conf is_host={int(is_host)}"
+
+
+@pytest.mark.parametrize(
+    ("host", "resolved", "expected"),
+    [
+        ("10.0.0.1", ("10.0.0.1",), ("10.0.0.1",)),
+        ("127.0.0.1", ("127.0.0.1",), ("127.0.0.1",)),
+        ("a", ("127.0.1.1",), EVERYWHERE),
+        ("203.0.113.7", ("203.0.113.7",), EVERYWHERE),
+    ],
+)
+def test_it_listens_where_the_others_can_come(
+    host: str, resolved: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    planned = plan(nnodes="2", endpoint=f"{host}:29400")
+    assert listen_addresses(planned, resolved=resolved, own=OWN) == expected
