@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import io
-import mmap
 import re
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
 from holdfast.analysis.job.journal_records import JudgementRecord, VerdictRecord
+from holdfast.analysis.scene.scene import Scene
 from holdfast.catalogue import by_slug
 from holdfast.findings import Verdict
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import verdict
-from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.reporter import Reporter
 from holdfast.view.run_screen import Screen
-from tests.run.scenes import a_scene, an_activity, ended, held_up
+from tests.run.scenes import a_beat, a_rank, a_scene, an_activity, ended, held_up
 
 STUCK = held_up({2: {}})
 FROZEN = held_up({2: {"activity": an_activity(state="T"), "state_since": 0.0}})
@@ -67,11 +67,10 @@ def test_a_fix_for_a_rank_that_has_ended_stays(action: str) -> None:
     assert judged(action=action, found=crashed) == crashed.fix
 
 
-def a_rank_with(rank: int, steps: int) -> ObservedRank:
-    return ObservedRank(
-        rank=rank, local_rank=rank, pid=4000 + rank, host="a", page=mmap.mmap(-1, 4096),
-        words_file="", stderr_file="", stderr_tail=bytes, socket="", started_at=0.0, steps=steps,
-    )  # fmt: skip
+def at_steps(steps: Sequence[int], at: float) -> Scene:
+    return a_scene(
+        [a_rank(rank, beat=a_beat(steps=taken)) for rank, taken in enumerate(steps)], now=at
+    )
 
 
 def test_a_step_in_another_world_does_not_end_a_stall() -> None:
@@ -84,13 +83,13 @@ def test_a_step_in_another_world_does_not_end_a_stall() -> None:
     steps = [10, 10, 5, 5]
     for at, moved in enumerate([(), (0, 1), (0, 1)]):
         steps = [count + (rank in moved) for rank, count in enumerate(steps)]
-        reporter.progress(0, max(steps), at, [a_rank_with(r, n) for r, n in enumerate(steps)])
+        reporter.progress(at_steps(steps, at), max(steps), [])
         reporter.noticed(found)
         reporter.remember_stall(found)
     assert "training continues" not in screen.getvalue()
     assert reporter.stall == found
     steps[3] += 1
-    reporter.progress(0, max(steps), 9.0, [a_rank_with(r, n) for r, n in enumerate(steps)])
+    reporter.progress(at_steps(steps, 9.0), max(steps), [])
     assert "training continues: step 12" in screen.getvalue()
     assert reporter.stall is None
 
@@ -104,7 +103,7 @@ def told_to_stop(sign: str, *, after: Verdict | None, steps_since: bool = False)
     reporter = Reporter(journal, Screen(screen), "node-a", None)
     reporter.remember_stall(after)
     if steps_since:
-        reporter.progress(0, 5, 1.0, [])
+        reporter.progress(a_scene([], now=1.0), 5, [])
     scene = a_scene(told_to_stop=sign)
     order = verdict.judge(scene)
     assert order is not None

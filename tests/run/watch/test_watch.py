@@ -168,7 +168,8 @@ def test_after_a_late_look_all_clocks_start_again(tmp_path: Path) -> None:
         made.start(child.pid)
         made.watch.look()
         rank = made.watch.observer.ranks[0]
-        rank.alive_at = rank.state_since = made.watch.observer.progress_at = 0.0
+        rank.alive_at = rank.state_since = 0.0
+        made.watch.progress.restart_timers(0.0)
         made.watch.clock.done(time.monotonic() - 20)
         assert made.watch.look() is JobAction.KEEP_RUNNING
         now = time.monotonic()
@@ -331,7 +332,7 @@ def test_a_stall_of_hours_is_looked_at_ever_more_rarely(
         made.start(child.pid)
         now = made.watch.observer.started_at
         taken: list[float] = []
-        monkeypatch.setattr(made.watch.observer, "take_evidence", lambda: taken.append(now))
+        monkeypatch.setattr(made.watch.observer, "take_evidence", lambda _: taken.append(now))
         for _ in range(1000):
             now += 3.6
             made.watch.observer.evidence_at = taken[-1] if taken else 0.0

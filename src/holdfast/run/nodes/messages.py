@@ -72,9 +72,6 @@ class NodeReport(RunMessage, frozen=True):
     """when it was made; like all times in it by the coordinator's clocks"""
     ranks: tuple[RankView, ...]
     clock_bound: float = 0.0
-    steps: int = 0
-    longest_pause: float = 0.0
-    pauses: tuple[float, ...] = ()
     events: tuple[tuple[int, dict[str, Any]], ...] = ()
     """rank and what it reported of checkpoints, since the report before"""
     oom_kills: int = -1
@@ -86,8 +83,8 @@ class NodeReport(RunMessage, frozen=True):
     processor: Processor | Unread | None = None
     gpus: tuple[GpuLook, ...] | Unread | None = None
     connections: tuple[RankConnection, ...] | Unread | None = None
-    late: float = 0.0
-    """seconds by which its own loop was late since the report before: it slept or starved"""
+    slept_at: float = 0.0
+    """when its own loop was last late: it slept or starved, and its timers began anew; 0: never"""
 
 
 class ToldToStop(RunMessage, frozen=True):
@@ -200,8 +197,8 @@ class EndRound(RunMessage, frozen=True):
     """ranks to kill at once"""
     exit_code: int = 0
     reason: str = ""
-    at_once: bool = False
-    """no grace: no rank can save any more"""
+    no_save: bool = False
+    """ranks that would wait for a step to save at need not: none comes"""
 
 
 ToCoordinator: TypeAlias = (

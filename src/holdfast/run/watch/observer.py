@@ -1,6 +1,6 @@
-"""Observes a job: its ranks, their exits, heartbeats, counters and evidence, made into a Scene.
+"""Observes the ranks of this node: exits, heartbeats, counters and evidence, made into a report.
 
-It touches the world and judges nothing; what a Scene means is watch.py's business.
+It touches the world and judges nothing; what the reports of all nodes mean is watch.py's business.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import os
 import signal
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from mmap import mmap
+from typing import Any
 
-from holdfast.analysis.job import cpu_starvation, gpu_stall, pace
+from holdfast.analysis.job import cpu_starvation, gpu_stall
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.cpu import Processor
 from holdfast.analysis.scene.gpu import GpuLook
-from holdfast.analysis.scene.scene import Death, Failure, Scene
+from holdfast.analysis.scene.node_view import RankConnection
+from holdfast.analysis.scene.scene import Death
 from holdfast.rank import delivery, heartbeat_page
 from holdfast.rank.events import HOPELESS
-from holdfast.run.launch import scheduler
 from holdfast.run.launch.places import RunPlaces
+from holdfast.run.nodes.messages import NodeReport
 from holdfast.run.runs import leftovers
-from holdfast.run.watch import evidence, spawned_ranks
+from holdfast.run.watch import assembler, evidence, spawned_ranks
 from holdfast.run.watch.rank_events import EventListener
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.resume_tracker import TrackedEvent
@@ -34,8 +35,6 @@ from holdfast.system.cpu import Looker
 from holdfast.system.deaths import DeathWatch
 from holdfast.system.kernel_log import KernelLog
 
-PAUSES = 32
-"""between two steps that are remembered: enough to know a job's rollouts and evaluations"""
 COUNTERS_EVERY = 1.0
 """seconds between two looks at the kernel's counters"""
 
@@ -44,7 +43,7 @@ MemoryKills = Callable[[], "int | None"]
 
 
 class Observer:
-    """One job, all its attempts. Only the launcher's one thread touches it."""
+    """One node of a job, all its attempts. Only the launcher's one thread touches it."""
 
     def __init__(self, *, places: RunPlaces, memory_kills: MemoryKills) -> None:
         self.places, self.memory_kills = places, memory_kills
@@ -56,22 +55,26 @@ class Observer:
         self.attempt = 0
         self.ranks: list[ObservedRank] = []
         self.pages: dict[int, tuple[int, mmap]] = {}
-        self.longest_pause = 0.0
-        self.group_timeout = 0.0
-        """the shortest of the ranks' default groups when last seen; 0 when unknown"""
-        self.pauses: deque[float] = deque(maxlen=PAUSES)
+        self.numbers: dict[int, int] = {}
+        """local rank -> rank"""
+        self.saved = ""
+        """the newest checkpoint of the job, for ranks about to start"""
         self.kept: list[str] = []
         """evidence folders that sentences rest on, the oldest first"""
         self._begin(0.0)
 
     def _begin(self, now: float) -> None:
         """All that belongs to one attempt."""
-        self.started_at = self.counted_at = self.progress_at = now
-        self.steps = self.steps_of_all = 0
+        self.started_at = self.counted_at = now
+        self.slept_at = 0.0
+        """when our own loop was last late; 0 for never"""
         self.kernel_log.forget()
         self.kernel_events: tuple[str, ...] | Unread = ()
         self.kills_before = self.memory_kills()
         self.evidence_at = self.evidence_wall = 0.0
+        self.answered = 0
+        """the number of the request for evidence that was answered last"""
+        self.connections: tuple[RankConnection, ...] | Unread | None = None
         self.processor: Processor | Unread | None = None
         self.gpus: tuple[GpuLook, ...] | Unread | None = None
         self.evidence_number = 0
@@ -83,48 +86,55 @@ class Observer:
         """The environment of a rank about to start: its page, its socket, its last words."""
         self.pages[local_rank] = heartbeat_page.create()
         attempt = int(environment.get("TORCHELASTIC_RESTART_COUNT", self.attempt))
+        rank = self.numbers[local_rank] = int(environment.get("RANK", local_rank))
         local, paths = self.places.local, self.places.paths
         mark = {leftovers.RUN: paths.folder} if paths else {}
         self.events.read_all()
-        if saves := self.events.account.saves:
-            mark[delivery.SAVED] = saves[-1].path
-        os.makedirs(local.paths.rank(attempt, local_rank), exist_ok=True)
+        saves = self.events.account.saves
+        if saved := saves[-1].path if saves else self.saved:
+            mark[delivery.SAVED] = saved
+        os.makedirs(local.paths.rank(attempt, rank), exist_ok=True)
         return delivery.environment(
             # torch hands us only what it adds; HOLDFAST=off and PYTHONPATH are the user's own.
             {**os.environ, **environment, **mark},
             page=f"/proc/{os.getpid()}/fd/{self.pages[local_rank][0]}",
-            words=local.paths.last_words(attempt, local_rank),
+            words=local.paths.last_words(attempt, rank),
             socket=local.socket(local_rank),
             launcher_pid=os.getpid(),
-            events=local.paths.events(attempt, local_rank),
+            events=local.paths.events(attempt, rank),
         )
 
     def no_save_is_possible(self, attempt: int) -> None:
         """For ranks that would wait for a step to save at: after a verdict none comes."""
         for local_rank in self.pages:
-            path = self.places.local.paths.events(attempt, local_rank) + HOPELESS
+            rank = self.numbers[local_rank]
+            path = self.places.local.paths.events(attempt, rank) + HOPELESS
             with contextlib.suppress(OSError), open(path, "x"):
                 pass
 
-    def ranks_started(self, attempt: int, pids: Mapping[int, int], now: float) -> None:
+    def ranks_started(
+        self, attempt: int, pids: Mapping[int, int], now: float, *, steps: int = 0
+    ) -> None:
+        """`pids` by local rank; the attempt before had taken `steps` steps."""
         local, writer = self.places.local, self.places.writer
         here = local.paths
-        files = {local_rank: here.events(attempt, local_rank) for local_rank in pids}
-        self.events.begin(attempt, files, steps=self.steps)
+        numbers = {local_rank: self.numbers.get(local_rank, local_rank) for local_rank in pids}
+        files = {rank: here.events(attempt, rank) for rank in numbers.values()}
+        self.events.begin(attempt, files, steps=steps)
         if attempt > self.attempt and writer is not None:
             writer.copy_now(done=here.attempt(self.attempt))
         self.attempt = attempt
         self._begin(now)
         self.ranks = [
             ObservedRank(
-                rank=local_rank,  # one machine: the local rank is the rank
+                rank=numbers[local_rank],
                 local_rank=local_rank,
                 pid=pid,
                 host=self.host,
                 page=self.pages[local_rank][1],
-                words_file=here.last_words(attempt, local_rank),
-                stderr_file=self.places.tails.file(local_rank),
-                stderr_tail=partial(self.places.tails.of, local_rank),
+                words_file=here.last_words(attempt, numbers[local_rank]),
+                stderr_file=self.places.tails.file(numbers[local_rank]),
+                stderr_tail=partial(self.places.tails.of, numbers[local_rank]),
                 socket=local.socket(local_rank),
                 started_at=now,
             )
@@ -183,9 +193,12 @@ class Observer:
         return spawned_ranks.standing_in(self.ranks)
 
     def launched(self, ranks: Iterable[int]) -> frozenset[int]:
-        """Those of the watched ranks that the launcher started itself, and can end."""
-        started = self.watched() == self.ranks
-        return frozenset(ranks) if started else frozenset()
+        """Those of the watched ranks that this launcher started itself, and can end: their local
+        ranks."""
+        if self.watched() != self.ranks:
+            return frozenset()
+        wanted = frozenset(ranks)
+        return frozenset(rank.local_rank for rank in self.ranks if rank.rank in wanted)
 
     def read_counters(self, now: float) -> None:
         """The kernel's, once a second."""
@@ -198,28 +211,6 @@ class Observer:
             rank.compare(now, found[rank.pid])
             rank.remember_threads()
 
-    def new_steps(self, now: float) -> int:
-        """How many steps the furthest rank has taken, if any rank took one since the last look;
-        else 0."""
-        watched = self.watched()
-        steps = max((rank.steps for rank in watched), default=0)
-        of_all = sum(rank.steps for rank in watched)
-        if of_all <= self.steps_of_all:
-            return 0
-        self.steps_of_all = of_all
-        timeouts = [r.beat.group_timeout for r in self.ranks if r.beat and r.beat.group_timeout]
-        self.group_timeout = min(timeouts, default=self.group_timeout)
-        if self.steps:
-            self.longest_pause = max(self.longest_pause, self.idle(now))
-            if self.idle(now) >= pace.SHORTEST:
-                self.pauses.append(self.idle(now))
-        self.steps, self.progress_at = steps, now
-        return steps
-
-    def idle(self, now: float) -> float:
-        """Seconds since the last step, or since the start of the attempt."""
-        return now - self.progress_at
-
     def evidence_age(self, now: float) -> float:
         return now - self.evidence_at
 
@@ -227,14 +218,19 @@ class Observer:
         """What ranks have reported of checkpoints since this was last asked."""
         return self.events.news()
 
+    def add_event(self, rank: int, event: dict[str, Any]) -> None:
+        """Of a rank on another node."""
+        self.events.add(rank, event)
+
     def reset_timers(self, now: float, *, late: float) -> None:
         """The machine slept: all timers start again."""
         watched = self.watched()
         for rank in (*self.ranks, *(rank for rank in watched if rank not in self.ranks)):
             rank.reset_timers(now, late=late)
-        self.progress_at = now
+        self.slept_at = now
 
-    def take_evidence(self) -> None:
+    def take_evidence(self, number: int = 0) -> None:
+        """`number`: of the coordinator's request for it."""
         self.evidence_wall = time.time()
         self.evidence_at = time.monotonic()  # also where something below fails: not at every look
         self.ask_kernel()
@@ -252,7 +248,8 @@ class Observer:
         found = activity.read_many([rank.pid for rank in watched if rank.death is None])
         for rank in watched:
             rank.activity = found.get(rank.pid) or rank.activity
-        seen = self.scene(self.evidence_at)
+        self.answered = number
+        seen = assembler.scene_of_node(self.report(self.evidence_at), self.attempt, self.started_at)
         if cpu_starvation.suspected(seen):
             self.processor = self.looker.try_to_look(found)
         if not isinstance(self.gpus, Unread):  # a driver that hangs is asked once
@@ -273,34 +270,23 @@ class Observer:
             if len(self.kept) > evidence.KEEP_FIRST + evidence.KEEP_NEWEST:
                 writer.remove(self.kept.pop(evidence.KEEP_FIRST))
 
-    # --- the scene -----------------------------------------------------------------------------
+    # --- the report ----------------------------------------------------------------------------
 
-    def scene(
-        self,
-        now: float,
-        *,
-        told_to_stop: str = "",
-        failures: tuple[Failure, ...] = (),
-        best_step: float = 0.0,
-    ) -> Scene:
-        return Scene(
-            now=now,
-            attempt=self.attempt,
-            started_at=self.started_at,
+    def report(self, now: float, *, round_number: int = 0) -> NodeReport:
+        """All that this node sees of its ranks."""
+        return NodeReport(
+            round=round_number,
+            at=now,
             ranks=tuple(rank.view() for rank in self.watched()),
-            longest_pause=self.longest_pause,
-            pauses=tuple(self.pauses),
             oom_kills=self._memory_kills(),
-            kernel_events=self.kernel_events,
-            told_to_stop=told_to_stop,
+            evidence=self.answered,
             evidence_at=self.evidence_at,
             evidence_wall=self.evidence_wall,
-            failures=failures,
-            best_step=best_step,
-            checkpoints=self.events.account,
+            kernel_events=self.kernel_events,
             processor=self.processor,
             gpus=self.gpus,
-            scheduler=scheduler.read(os.environ, wall=time.time()) if told_to_stop else None,
+            connections=self.connections,
+            slept_at=self.slept_at,
         )
 
     def _memory_kills(self) -> int:

@@ -7,7 +7,7 @@ is the business of run/nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -25,6 +25,7 @@ class PeerState(msgspec.Struct, frozen=True, kw_only=True):
     farewell_words: str = ""
     machine_answers: bool | None = None
     told: ToldToStop | None = None
+    told_at: float = 0.0
     report: NodeReport | None = None
     """the newest of this round"""
 
@@ -38,6 +39,9 @@ class Peers(Protocol):
 
     def states(self) -> Mapping[str, PeerState]:
         """Every other node of this round, also those that are lost."""
+
+    def new_events(self) -> list[tuple[int, dict[str, Any]]]:
+        """What their ranks reported of checkpoints since this was last asked: rank and event."""
 
     def ask_for_evidence(self, number: int) -> None:
         """The answer is in the reports: `NodeReport.evidence`."""
@@ -78,6 +82,9 @@ class NoPeers:
 
     def states(self) -> Mapping[str, PeerState]:
         return {}
+
+    def new_events(self) -> list[tuple[int, dict[str, Any]]]:
+        return []
 
     def ask_for_evidence(self, number: int) -> None:
         pass

@@ -77,9 +77,12 @@ class EventListener:
         """Whatever is new, now."""
         for rank, file in self._files.items():
             for event in file.new():
-                tracked = self._track(rank, event)
-                self.account = tracked.account
-                self._news.append(tracked)
+                self.add(rank, event)
+
+    def add(self, rank: int, event: dict[str, Any]) -> None:
+        tracked = self._track(rank, event)
+        self.account = tracked.account
+        self._news.append(tracked._replace(told=(rank, event)))
 
     def _track(self, rank: int, event: dict[str, Any]) -> resume_tracker.TrackedEvent:
         """What a bug of ours does not understand is journalled as the rank wrote it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -31,6 +31,8 @@ from holdfast.faults.processes import orphaned_workers
 from holdfast.findings import Verdict
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import transport, verdict
+from holdfast.run.watch.broadcast import BroadcastJournal, BroadcastScreen
+from holdfast.run.watch.peers import NoPeers, Peers
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.resume_tracker import TrackedEvent
 from holdfast.view import run_screen
@@ -45,9 +47,18 @@ class Reporter:
     """Also remembers what was reported, so that nothing is reported twice."""
 
     def __init__(
-        self, journal: Journal, screen: run_screen.Screen, host: str, paths: RunPaths | None
+        self,
+        journal: Journal,
+        screen: run_screen.Screen,
+        host: str,
+        paths: RunPaths | None,
+        peers: Peers | None = None,
     ) -> None:
-        self.journal, self.screen, self.host, self.paths = journal, screen, host, paths
+        """What concerns this node's processes is told here, all the rest on every node."""
+        self.host, self.paths = host, paths
+        self.own_journal, self.own_screen = journal, screen
+        self.journal = BroadcastJournal(journal, peers or NoPeers())
+        self.screen = BroadcastScreen(screen, peers or NoPeers())
         self.noted_at = 0.0
         """when progress was last journalled; 0 before the first step of an attempt"""
         self._noted = 0
@@ -77,16 +88,22 @@ class Reporter:
         self, attempt: int, rank: ObservedRank | RankView, what: Literal["started", "raised"]
     ) -> None:
         record = RankRecord(attempt=attempt, rank=rank.rank, pid=rank.pid, what=what)
-        self.journal.write(record)
+        self.own_journal.write(record)
 
     def exited(self, attempt: int, rank: ObservedRank, code: int) -> None:
-        self.journal.write(
+        self.own_journal.write(
             RankRecord(attempt=attempt, rank=rank.rank, pid=rank.pid, what="exited", code=code)
         )
 
-    def progress(self, attempt: int, steps: int, now: float, ranks: Sequence[ObservedRank]) -> None:
-        """Steps continue: said after a stall, else only noted now and then."""
-        stalled = self._is_refuted(ranks)
+    def progress(
+        self,
+        scene: Scene,
+        steps: int,
+        ranks: Sequence[ObservedRank],
+    ) -> None:
+        """Steps continue: said after a stall, else only noted now and then. `ranks`: here."""
+        attempt, now = scene.attempt, scene.now
+        stalled = self._is_refuted({v.rank: v.beat.steps for v in scene.ranks if v.beat})
         if stalled:
             self.screen.say(f"training continues: step {steps}")
             self._said = None
@@ -100,10 +117,10 @@ class Reporter:
             self._transport_reported = True
             self._transport(attempt, ranks)
 
-    def _is_refuted(self, ranks: Sequence[ObservedRank]) -> bool:
+    def _is_refuted(self, steps: Mapping[int, int]) -> bool:
         """A rank that the notice is about has taken a step: one in another world proves nothing."""
-        moved = {rank.rank for rank in ranks if rank.steps > self._steps.get(rank.rank, 0)}
-        self._steps = {rank.rank: rank.steps for rank in ranks}
+        moved = {rank for rank, taken in steps.items() if taken > self._steps.get(rank, 0)}
+        self._steps = dict(steps)
         if self._said is None or traits(self._said.slug).survives_steps:
             return False
         about = {*self._said.ranks, *self._said.victims}
@@ -184,8 +201,8 @@ class Reporter:
         told = phrases.children(processes)
         pids = tuple(p.pid for p in processes)
         verb = text.plural(pids, "is", "are")
-        self.journal.write(LeftRecord(attempt=attempt, pids=pids, reason=told))
-        self.screen.say(
+        self.own_journal.write(LeftRecord(attempt=attempt, pids=pids, reason=told))
+        self.own_screen.say(
             f"{told} {verb} still running; left alone because the job ended well; "
             "further output goes to the log of its rank only"
         )
@@ -205,7 +222,7 @@ class Reporter:
             code=found.code,
             ranks=found.ranks,
             victims=found.victims,
-            hosts=(self.host,),
+            hosts=hosts_of(found, scene) or (self.host,),
             reason=found.reason,
             fix=found.fix,
             attempt=scene.attempt,
@@ -229,16 +246,16 @@ class Reporter:
         self.screen.say(f"sent SIGABRT to {text.ranks(ranks)}: the deadline passed")
 
     def signal_forwarded(self, attempt: int, name: str, ranks: Sequence[int]) -> None:
-        self.journal.write(SignalRecord(attempt=attempt, signal=name, ranks=tuple(ranks)))
+        self.own_journal.write(SignalRecord(attempt=attempt, signal=name, ranks=tuple(ranks)))
         if ranks:
-            self.screen.say(f"forwarded {name} to {text.ranks(ranks)}")
+            self.own_screen.say(f"forwarded {name} to {text.ranks(ranks)}")
         elif name not in self._signals_ignored:
             self._signals_ignored.add(name)
-            self.screen.say(f"ignored {name}: no rank has a handler for it")
+            self.own_screen.say(f"ignored {name}: no rank has a handler for it")
 
     def waiting_for_exit(self, ranks: Sequence[int], left: float, *, by_hand: bool) -> None:
         again = "; press Ctrl-C again to kill at once" if by_hand else ""
-        self.screen.say(f"waiting up to {left:.0f} s for {text.ranks(ranks)} to exit{again}")
+        self.own_screen.say(f"waiting up to {left:.0f} s for {text.ranks(ranks)} to exit{again}")
 
     def action(
         self,
@@ -285,12 +302,18 @@ class Reporter:
     def _transport(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:
         """Over what the ranks talk, now that they do."""
         files = (self.paths.stdout, self.paths.stderr) if self.paths else ()
-        logs = [path(attempt, rank.local_rank) for rank in ranks for path in files]
+        logs = [path(attempt, rank.rank) for rank in ranks for path in files]
         seen = transport.look([rank.pid for rank in ranks], logs, os.environ)
         warning = transport.contradiction(seen, os.environ)
         if told := transport.sentence(seen):
-            self.journal.write(TransportRecord(seen=told, warning=warning))
-            self.screen.say([told, f"warning: {warning}"] if warning else told)
+            self.own_journal.write(TransportRecord(seen=told, warning=warning))
+            self.own_screen.say([told, f"warning: {warning}"] if warning else told)
+
+
+def hosts_of(found: Verdict, scene: Scene) -> tuple[str, ...]:
+    """The nodes that it is about: named by the verdict, or those of its culprits."""
+    known = {view.rank: view.host for view in scene.ranks}
+    return found.hosts or tuple(dict.fromkeys(known[r] for r in found.ranks if r in known))
 
 
 def fix_once_ended(found: Verdict, evidence: str) -> str:

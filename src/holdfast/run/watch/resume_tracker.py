@@ -52,6 +52,8 @@ class TrackedEvent(NamedTuple):
     """for the journal: as the rank reported it, and what follows from it"""
     sentence: str = ""
     """for the screen; '' when there is no need"""
+    told: tuple[int, Mapping[str, Any]] | None = None
+    """the rank, and the event as it wrote it"""
 
 
 class Repeated(TypedDict, total=False):

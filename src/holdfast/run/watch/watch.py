@@ -1,28 +1,37 @@
-"""Watches a job: asks the observer for a scene every tick, and when something is wrong has
-evidence taken, asks for a verdict, and has the agent act on it.
+"""Watches a job, on the node that coordinates: makes one scene of the reports of all nodes every
+tick, and when something is wrong has evidence taken, asks for a verdict, and has all nodes act.
 
-This file only ties the pieces together; what it decides with is pure (pace, verdict, decide).
+A job on one machine has no other nodes (peers.py), and goes the same way. This file only ties the
+pieces together; what it decides with is pure (pace, verdict, decide).
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+import msgspec
 
 from holdfast.analysis.job import pace, start_failure
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.scene import exits, overruns
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene, SurvivingProcess
 from holdfast.findings import Verdict
-from holdfast.run.launch import exit_codes, terminate
+from holdfast.run.launch import exit_codes, scheduler, terminate
 from holdfast.run.launch.places import RunPlaces
+from holdfast.run.nodes.messages import EndRound
 from holdfast.run.runs.journal import Journal
-from holdfast.run.watch import deadlines, decide, restart, verdict
+from holdfast.run.watch import assembler, deadlines, decide, node_policy, restart, verdict
+from holdfast.run.watch.evidence_requests import EvidenceRequests
 from holdfast.run.watch.guard import PartGuard
 from holdfast.run.watch.interface import JobAction
 from holdfast.run.watch.loop_clock import LoopClock
 from holdfast.run.watch.observer import MemoryKills, Observer
+from holdfast.run.watch.peers import NoPeers, Peers
+from holdfast.run.watch.progress import Progress
 from holdfast.run.watch.remarks import Remarks
 from holdfast.run.watch.reporter import Reporter
 from holdfast.run.watch.stalls import StallMemory
@@ -49,11 +58,14 @@ class Watch:
         screen: run_screen.Screen,
         places: RunPlaces,
         memory_kills: MemoryKills,
+        peers: Peers | None = None,
     ) -> None:
         self.policy, self.screen = policy, screen
+        self.peers = peers or NoPeers()
         self.stalls = StallMemory()
+        self.progress = Progress()
         self.observer = Observer(places=places, memory_kills=memory_kills)
-        self.reporter = Reporter(journal, screen, self.observer.host, places.paths)
+        self.reporter = Reporter(journal, screen, self.observer.host, places.paths, self.peers)
         self.guard = PartGuard(lambda part, bug: self.reporter.part_failed(part, bug, self.attempt))
         self.remarks = Remarks(screen)
         self.restarts = 0
@@ -71,6 +83,9 @@ class Watch:
         self.over_limit: Verdict | None = None
         self.aborted_at = 0.0
         self._culprits: frozenset[int] = frozenset()
+        self.evidence = EvidenceRequests(self.peers)
+        self.reports_seen: dict[str, float] = {}
+        """node -> when the newest report that was taken in was made"""
         self.acted_on: tuple[Verdict | None, Scene] | None = None
 
     @property
@@ -85,14 +100,20 @@ class Watch:
 
     def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
         self._new_attempt(now := time.monotonic())
-        self.observer.ranks_started(attempt, pids, now)
+        if round_ := self.peers.round():
+            others = self.peers.states()
+            self.observer.host = next(n.name for n in round_.nodes if n.name not in others)
+        self.observer.ranks_started(attempt, pids, now, steps=self.progress.steps)
+        self.progress.new_attempt(now)
         self.reporter.attempt(attempt, self.observer.ranks)
 
     def look(self) -> JobAction:
         now = time.monotonic()
+        self.peers.look(now)
         if late := self.clock.lateness(now):
             # The ranks could not work while we could not: all timers start again.
             self.stalls.restart_timers(now)
+            self.progress.restart_timers(now)
             self.observer.reset_timers(now, late=late)
         if self.clock.wall_was_set(now, time.time()):
             self.stalls.restart_timers(now)  # recorders keep wall time
@@ -101,7 +122,8 @@ class Watch:
         self.look_whole_at = now + WHOLE_LOOK
         self._observe(now)
         scene = self._scene(now)
-        step = self._judge(scene)
+        self.guard.run("the note of progress", lambda: self._report_progress(scene))
+        step = JobAction.HOLD if self.evidence.awaited(now) else self._judge(scene)
         self.calm = step is JobAction.KEEP_RUNNING
         self.guard.run("the status line", lambda: self._show_status(scene))
         self.guard.run("a remark", lambda: self.remarks.look(self.observer.ranks, now))
@@ -110,7 +132,9 @@ class Watch:
 
     def _show_status(self, scene: Scene) -> None:
         stalled_by = self.reporter.waits_for()
-        self.screen.status(run_screen.status(scene, restarts=self.restarts, waits_for=stalled_by))
+        line = run_screen.status(scene, restarts=self.restarts, waits_for=stalled_by)
+        self.screen.status(line)
+        self.reporter.screen.status(line, scene.now)
 
     def culprits(self) -> frozenset[int]:
         return self._culprits - self.exiting()
@@ -129,13 +153,14 @@ class Watch:
         self.stop_signal = sign.name
         scene = self._scene(time.monotonic())
         if found := self._verdict(scene):
-            self.reporter.told_to_stop(found, scene, steps=self.observer.steps)
-        self.reporter.action("stop", scene, reason=sign.name, steps=self.observer.steps)
+            self.reporter.told_to_stop(found, scene, steps=self.progress.steps)
+        self.reporter.action("stop", scene, reason=sign.name, steps=self.progress.steps)
+        self._end_round("stop", reason=f"stopped by {sign.name}", exit_code=128 + sign)
 
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         scene = self._scene(time.monotonic())
         if ended:
-            self.reporter.outlived(processes, scene, steps=self.observer.steps)
+            self.reporter.outlived(processes, scene, steps=self.progress.steps)
         else:
             self.reporter.left_alone(processes, attempt=scene.attempt)
 
@@ -159,21 +184,30 @@ class Watch:
         return EndRecord(
             exit_code=exit_code,
             attempt=self.observer.attempt,
-            steps=self.observer.steps,
-            longest_pause=round(self.observer.longest_pause, 3),
+            steps=self.progress.steps,
+            longest_pause=round(self.progress.longest_pause, 3),
             pause_at=self.reporter.pause_at,
-            group_timeout=self.observer.group_timeout,
+            group_timeout=self.progress.group_timeout,
         )
 
     # --- looking -------------------------------------------------------------------------------
 
     def _scene(self, now: float) -> Scene:
-        return self.observer.scene(
-            now,
-            told_to_stop=self.stop_signal,
+        observer, told = self.observer, self.stop_signal
+        own = observer.report(now)
+        scene = msgspec.structs.replace(
+            assembler.scene_of_node(own, observer.attempt, observer.started_at),
+            longest_pause=self.progress.longest_pause,
+            pauses=tuple(self.progress.pauses),
+            told_to_stop=told,
             failures=self.failures,
             best_step=self.stalls.best_step,
+            checkpoints=observer.events.account,
+            scheduler=scheduler.read(os.environ, wall=time.time()) if told else None,
+            probes=self.peers.probes(),
         )
+        round_ = self.peers.round()
+        return assembler.with_peers(scene, own, round_, self.peers.states()) if round_ else scene
 
     def _observe(self, now: float) -> None:
         attempt = self.observer.attempt
@@ -181,45 +215,92 @@ class Watch:
             assert rank.death
             self.reporter.exited(attempt, rank, rank.death.code)
         self.guard.run("the kernel's counters", lambda: self.observer.read_counters(now))
-        self.guard.run("the note of progress", lambda: self._report_progress(now))
+        self.guard.run("the reports of other nodes", lambda: self._take_in_reports(now))
         self.guard.run("checkpoint events", lambda: self._report_events(now))
 
-    def _report_progress(self, now: float) -> None:
-        if steps := self.observer.new_steps(now):
-            self.reporter.pause_is_over(self.observer.longest_pause)
-            self.reporter.progress(self.attempt, steps, now, self.observer.ranks)
+    def _take_in_reports(self, now: float) -> None:
+        """What is said once: events of ranks, and that a node slept."""
+        for name, state in self.peers.states().items():
+            report, seen = state.report, self.reports_seen.get(name, 0.0)
+            if report is None or report.at <= seen:
+                continue
+            self.reports_seen[name] = report.at
+            if report.slept_at > seen > 0:
+                self.stalls.restart_timers(now)
+                self.progress.restart_timers(now)
+        for rank, event in self.peers.new_events():
+            self.observer.add_event(rank, event)
+
+    def _report_progress(self, scene: Scene) -> None:
+        if self.progress.look(scene.ranks, scene.now):
+            self.reporter.pause_is_over(self.progress.longest_pause)
+            self.reporter.progress(scene, self.progress.steps, self.observer.ranks)
 
     def _report_events(self, now: float) -> None:
         if events := self.observer.new_events():
             self.reporter.checkpoint_events(events, self._scene(now))
 
-    def _take_evidence(self) -> Scene:
-        """And the scene with it."""
-        self.guard.run("evidence", self.observer.take_evidence)
+    def _evidence_is_here(self, purpose: str) -> bool:
+        """Asks for it first; with other nodes it may be here at a later look only."""
+        if self.evidence.came_for(purpose):
+            return True
+        number = self.evidence.ask(purpose, time.monotonic())
+        self.guard.run("evidence", lambda: self.observer.take_evidence(number))
         scene = self._scene(time.monotonic())
         self.reporter.evidence(scene, self.observer.evidence_folder)
-        return scene
+        return not self.evidence.awaited(time.monotonic()) and self.evidence.came_for(purpose)
 
     # --- judging -------------------------------------------------------------------------------
 
     def _judge(self, scene: Scene) -> JobAction:
+        if scene.nodes:
+            if node_policy.all_ended_well(scene):
+                self._end_round("done", reason="all ranks exited with 0")
+                return JobAction.KEEP_RUNNING
+            if action := self._for_other_nodes(scene):
+                return action
         if any(exit_codes.failed(view) or exit_codes.raised(view) for view in scene.ranks):
             return self._after_an_end(scene)
         self.settle_until = 0.0
         if self.over_limit or overruns.overrun_ranks(scene):
             return self._enforce_limits(scene)
-        if self.stalls.may_be_wrong(scene):
+        if node_policy.not_heard(scene) or self.stalls.may_be_wrong(scene):
             return self._with_evidence(scene)
         self.stalls.is_over()
         self.reporter.remember_stall(None)
-        return JobAction.KEEP_RUNNING
+        return JobAction.HOLD if node_policy.waits_for_others(scene) else JobAction.KEEP_RUNNING
+
+    def _for_other_nodes(self, scene: Scene) -> JobAction | None:
+        """A node was told to stop, or waits to be taken in: ranks save, and the group re-forms."""
+        change = node_policy.change_of_nodes(
+            scene, self.peers, self.policy, since=self.observer.started_at
+        )
+        if change is None or change.action == "hold":
+            return None if change is None else JobAction.HOLD
+        found = self._verdict(scene) if change.told else None
+        if found:
+            self._announce(found, scene, action=change.reason)
+        again = change.action == "restart"
+        self.reporter.action(
+            "restart" if again else "stop", scene, reason=change.reason, steps=self.progress.steps
+        )
+        if not found:
+            self.reporter.screen.say(change.reason)
+        self._exit_code = change.exit_code
+        self._end_round(
+            "restart" if again else "stop",
+            reason=change.reason,
+            exit_code=change.exit_code,
+            without=change.told,
+        )
+        return JobAction.RESTART if again else JobAction.STOP
 
     def _after_an_end(self, scene: Scene) -> JobAction:
         """Evidence first, then a moment for the others' last words, then the verdict."""
         if not self.settle_until:
             for view in filter(exit_codes.raised, scene.ranks):
                 self.reporter.rank(scene.attempt, view, "raised")
-            self._take_evidence()
+            self._evidence_is_here("an end")
             self.settle_until = time.monotonic() + UNWIND
             return JobAction.HOLD  # evidence took its time: read first what ranks say since
         if any(exit_codes.failed(view) for view in scene.ranks):
@@ -244,7 +325,8 @@ class Watch:
         if self.over_limit:
             waited = scene.now - self.aborted_at
             return JobAction.HOLD if waited < deadlines.PATIENCE else self._decide(scene)
-        self._take_evidence()
+        if not self._evidence_is_here("a deadline"):
+            return JobAction.HOLD
         self.observer.read_pages(time.monotonic())
         scene = self._scene(time.monotonic())
         over = overruns.overrun_ranks(scene)
@@ -254,13 +336,17 @@ class Watch:
         self._announce(found, scene, action="")
         ranks = [view.rank for view in over]
         self.reporter.aborts(scene.attempt, ranks)
-        deadlines.abort(view.pid for view in over)
+        own = {rank.pid for rank in self.observer.watched()}
+        deadlines.abort(view.pid for view in over if view.pid in own)
+        self.peers.abort(ranks)
         self.over_limit, self.aborted_at = found, time.monotonic()
         return JobAction.HOLD
 
     def _with_evidence(self, scene: Scene) -> JobAction:
         if self.observer.evidence_age(scene.now) >= self.stalls.pause_between_looks(scene):
-            scene = self._take_evidence()
+            if not self._evidence_is_here("a stall"):
+                return JobAction.HOLD
+            scene = self._scene(time.monotonic())
         return self._decide(scene)
 
     def _decide(self, scene: Scene) -> JobAction:
@@ -271,7 +357,9 @@ class Watch:
             return JobAction.HOLD
         if decision.action != "go-on" and self._is_out_of_date(found, scene):
             # Positions seen a while ago: a job that takes no steps may have moved on since.
-            return self._decide(self._take_evidence())
+            if not self._evidence_is_here("an action"):
+                return JobAction.HOLD
+            return self._decide(self._scene(time.monotonic()))
         if decision.action == "go-on":
             if found and self.stalls.worth_saying(scene, found):
                 self.reporter.noticed(found)
@@ -292,33 +380,61 @@ class Watch:
 
     def _act(self, decision: decide.Decision, found: Verdict | None, scene: Scene) -> JobAction:
         again = decision.action == "restart"
+        reason = node_policy.reason(decision, found, self.peers)
         # The root cause comes last: it is what remains on the terminal.
         if decision.verdict and decision.verdict != found:
-            self._announce(decision.verdict, scene, action=decision.reason)
+            self._announce(decision.verdict, scene, action=reason)
+        kill: frozenset[int] = frozenset()
         if found:
-            self._culprits = self.observer.launched(exit_codes.to_kill_at_once(found, scene))
-            self._announce(found, scene, action=decision.reason, last=not again)
+            kill = node_policy.to_kill_at_once(found, scene)
+            self._culprits = self.observer.launched(kill)
+            self._announce(found, scene, action=reason, last=not again)
             self.observer.no_save_is_possible(scene.attempt)
         self.acted_on = (found, scene)
         self._exit_code = exit_codes.exit_code_of(found, scene, {})
         self.failures = (*self.failures, restart.failure_of(scene, found))
-        idle = self.observer.idle(scene.now)
-        self.reporter.action(
-            "restart" if again else "stop",
-            scene,
-            reason=decision.reason,
-            steps=self.observer.steps,
-            idle=idle,
+        idle = self.progress.idle(scene.now)
+        action: Literal["restart", "stop"] = "restart" if again else "stop"
+        self.reporter.action(action, scene, reason=reason, steps=self.progress.steps, idle=idle)
+        self._end_round(
+            action,
+            reason=reason,
+            exit_code=self._exit_code,
+            kill=kill,
+            no_save=found is not None,
+            without=node_policy.left_out(found, self.peers),
         )
         self.restarts += again
         return JobAction.RESTART if again else JobAction.STOP
+
+    def _end_round(
+        self,
+        action: Literal["restart", "stop", "done"],
+        *,
+        reason: str,
+        exit_code: int = 0,
+        kill: Collection[int] = (),
+        no_save: bool = False,
+        without: Sequence[str] = (),
+    ) -> None:
+        """On all other nodes; here the agent does it."""
+        if round_ := self.peers.round():
+            order = EndRound(
+                round=round_.round,
+                action=action,
+                culprits=tuple(sorted(kill)),
+                exit_code=exit_code,
+                reason=reason,
+                no_save=no_save,
+            )
+            self.peers.end_round(order, without=without)
 
     def _announce(self, found: Verdict, scene: Scene, *, action: str, last: bool = False) -> None:
         self.reporter.judgement(
             found,
             scene,
             action=action,
-            steps=self.observer.steps,
+            steps=self.progress.steps,
             evidence=self.observer.evidence_folder,
             last=last,
         )

@@ -1,0 +1,133 @@
+"""What a decision means for nodes: who is left out, who is waited for, who is killed. Pure."""
+
+from __future__ import annotations
+
+import signal
+from typing import Literal, NamedTuple
+
+from holdfast import text
+from holdfast.analysis.collectives import waits
+from holdfast.analysis.scene import attempt_start
+from holdfast.analysis.scene.scene import Policy, Scene
+from holdfast.findings import Verdict
+from holdfast.run.launch import exit_codes
+from holdfast.run.watch.decide import Decision
+from holdfast.run.watch.peers import Peers
+
+OTHERS_TOLD = 1.5
+"""seconds after one node was told to stop in which the others may be told too: then a scheduler
+ends the job, and does not take a node"""
+SETTLED = 60.0
+"""seconds that a round runs at least before it ends to take in a node"""
+
+
+class NodeChange(NamedTuple):
+    """The nodes of the job change, and no rank is to blame."""
+
+    action: Literal["hold", "restart", "stop"]
+    reason: str = ""
+    told: tuple[str, ...] = ()
+    """the nodes that were told to stop"""
+    exit_code: int = 0
+
+
+def all_ended_well(scene: Scene) -> bool:
+    """Every rank of every node exited with 0."""
+    world = sum(len(node.ranks) for node in scene.nodes)
+    well = [view for view in scene.ranks if view.death is not None and view.death.code == 0]
+    return len(well) == world
+
+
+def waits_for_others(scene: Scene) -> bool:
+    """The ranks of this node have exited with 0, and those of others have not."""
+    own = {rank for node in scene.nodes if node.coordinates for rank in node.ranks}
+    return bool(own) and all(v.death is not None for v in scene.ranks if v.rank in own)
+
+
+def not_heard(scene: Scene) -> bool:
+    return any(node.hearing != "heard" or node.farewell for node in scene.nodes)
+
+
+def change_of_nodes(
+    scene: Scene, peers: Peers, policy: Policy, *, since: float
+) -> NodeChange | None:
+    """`since`: when this round's ranks were started."""
+    told = {name: state.told for name, state in peers.states().items() if state.told}
+    if told:
+        names = tuple(told)
+        heard = [name for name, state in peers.states().items() if state.hearing == "heard"]
+        first = next(iter(told.values()))
+        number = signal.Signals[first.signal] if first.signal in signal.Signals.__members__ else 15
+        stop = NodeChange(
+            "stop", f"stopping: {_told(names, first.signal)}", names, exit_code=128 + number
+        )
+        if first.signal == "SIGINT" or set(names) >= set(heard):
+            return stop
+        if min(scene.now - state.told_at for state in peers.states().values() if state.told) < (
+            OTHERS_TOLD
+        ):
+            return NodeChange("hold")
+        if peers.can_do_without(names) and _may_continue(scene, policy):
+            return NodeChange(
+                "restart",
+                f"{_told(names, first.signal)}: saving, then re-forming without it (not counted)",
+                names,
+            )
+        return stop
+    waiting = peers.waiting_nodes()
+    if waiting and attempt_start.can_resume(scene.checkpoints) and scene.now - since >= SETTLED:
+        return NodeChange(
+            "restart", f"saving, then re-forming to take in {text.names(waiting)} (not counted)"
+        )
+    return None
+
+
+def _may_continue(scene: Scene, policy: Policy) -> bool:
+    if policy.restarts_typed:
+        return policy.max_restarts > 0
+    return attempt_start.can_resume(scene.checkpoints)
+
+
+def _told(names: tuple[str, ...], sign: str) -> str:
+    verb = "was" if len(names) == 1 else "were"
+    return f"{text.names(names)} {verb} told to stop ({sign})"
+
+
+def to_kill_at_once(found: Verdict, scene: Scene) -> frozenset[int]:
+    """Culprits without grace. Where a node or a path is to blame, the ranks that wait in a
+    collective too: it never ends, and in it no signal is heard."""
+    kill = exit_codes.to_kill_at_once(found, scene)
+    if not found.hosts:
+        return kill
+    waiting = waits.analyse(scene)
+    return kill | {rank for rank in found.victims if waiting.of(rank) is not None}
+
+
+def gone(found: Verdict | None, peers: Peers) -> tuple[str, ...]:
+    """The nodes that it is about and that are no longer there."""
+    states = peers.states()
+    named = found.hosts if found else ()
+    return tuple(n for n in named if n in states and states[n].hearing == "lost")
+
+
+def left_out(found: Verdict | None, peers: Peers) -> tuple[str, ...]:
+    """Of a broken path the end that is not ours goes, the last one of several: which of the two is
+    sick is not known, but without it the path is not used."""
+    if found is None or not found.certain or not found.hosts or gone(found, peers):
+        return ()
+    others = [name for name in found.hosts if name in peers.states()]
+    chosen = tuple(others[-1:])
+    return chosen if peers.can_do_without(chosen) else ()
+
+
+def reason(decision: Decision, found: Verdict | None, peers: Peers) -> str:
+    """'restarting (1 of 3) without node b'."""
+    if decision.action != "restart" or not peers.states():
+        return decision.reason
+    out = gone(found, peers) or left_out(found, peers)
+    if not out:
+        return decision.reason
+    names = text.names(out)
+    if peers.can_do_without(out):
+        return f"{decision.reason}, without {names}"
+    return f"{decision.reason} once {names} is back"
