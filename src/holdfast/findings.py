@@ -94,8 +94,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """where `fix` is a command for a process that runs: what to do once the job's processes have
     been ended, besides reading the evidence; None when `fix` holds then too"""
     evidence: tuple[Evidence, ...] = ()
-    hosts: tuple[str, ...] = ()
-    """where a node or a path between nodes is to blame: that node, or both ends"""
 
     @property
     def names_a_culprit(self) -> bool:
