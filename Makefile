@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Debian packages that real-edge tests drive: firewall rules, namespaces, ssh, Slurm.
 LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge stress-ng e2fsprogs \
-	strace
+	strace etcd-server
 
 # Tests start thousands of interpreters: where this is set, each compiles all of holdfast again.
 unexport PYTHONDONTWRITEBYTECODE

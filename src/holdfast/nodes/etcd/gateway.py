@@ -1,0 +1,141 @@
+"""One question to one member of etcd, over its JSON gateway, with a deadline."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import time
+from typing import Any, NamedTuple
+
+from holdfast.errors import ConfigError
+from holdfast.nodes.channel_errors import endpoint as in_words
+from holdfast.nodes.etcd.access import EtcdAccess
+from holdfast.nodes.etcd.etcd_errors import EtcdDenied, EtcdUnreachable, NotEtcd
+from holdfast.nodes.framed_stream import quoted
+
+LARGEST = 4 << 20
+"""bytes of an answer; what we keep there is a few KiB"""
+_PLAIN_TO_TLS = b"HTTP request to an HTTPS server"
+
+
+class Answer(NamedTuple):
+    status: int
+    document: dict[str, Any]
+
+
+def context(access: EtcdAccess) -> ssl.SSLContext | None:
+    """For https; the system's authorities where no other is named."""
+    if not access.tls:
+        return None
+    try:
+        made = ssl.create_default_context(cafile=access.ca or None)
+        if access.cert:
+            made.load_cert_chain(access.cert, access.key or None)
+    except (OSError, ssl.SSLError) as problem:
+        files = ", ".join(name for name in (access.ca, access.cert, access.key) if name)
+        why = getattr(problem, "strerror", None) or problem
+        raise ConfigError(f"--rdzv-conf: cannot use {files} for etcd: {why}") from None
+    return made
+
+
+def ask(
+    where: tuple[str, int],
+    path: str,
+    question: dict[str, Any] | None = None,
+    *,
+    tls: ssl.SSLContext | None,
+    seconds: float,
+    token: str = "",
+) -> Answer:
+    """POST where there is a question, else GET."""
+    name = in_words(*where)
+    until = time.monotonic() + seconds
+    connection = (
+        http.client.HTTPSConnection(*where, timeout=seconds, context=tls)
+        if tls
+        else http.client.HTTPConnection(*where, timeout=seconds)
+    )
+    try:
+        headers = {"Content-Type": "application/json"} | ({"Authorization": token} if token else {})
+        body = None if question is None else json.dumps(question)
+        connection.request("GET" if question is None else "POST", path, body, headers)
+        response = connection.getresponse()
+        return Answer(response.status, _document(name, response, connection.sock, until))
+    except ssl.SSLError as problem:
+        raise _tls_failed(name, problem) from None
+    except (http.client.RemoteDisconnected, http.client.IncompleteRead):
+        # etcd that stops does so; one that wants TLS too
+        raise EtcdUnreachable(
+            f"{name} closed the connection without an answer",
+            hint="" if tls else "does it want TLS? `--rdzv-conf protocol=https,cacert=FILE`",
+        ) from None
+    except http.client.HTTPException as problem:
+        said = quoted(str(problem).encode()[:120])
+        raise NotEtcd(f"{name} answers, but it is not etcd: it sent {said}", hint=_LOOK) from None
+    except TimeoutError:
+        raise EtcdUnreachable(f"{name} does not answer within {seconds:g} s") from None
+    except socket.gaierror as problem:
+        raise EtcdUnreachable(f"{name}: the name does not resolve: {problem.strerror}") from None
+    except OSError as problem:
+        raise EtcdUnreachable(f"{name}: {problem.strerror or problem}") from None
+    finally:
+        connection.close()
+
+
+_LOOK = (
+    "check --rdzv-endpoint: it must be a client address of etcd; `curl http://HOST:2379/version`"
+)
+
+
+def _document(
+    name: str, response: http.client.HTTPResponse, sock: socket.socket | None, until: float
+) -> dict[str, Any]:
+    raw = b""
+    while len(raw) <= LARGEST:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        if sock is not None:
+            sock.settimeout(left)
+        part = response.read1(1 << 16)
+        if not part:
+            break
+        raw += part
+    if _PLAIN_TO_TLS in raw:
+        raise NotEtcd(
+            f"{name} wants TLS, and was asked over http", hint="--rdzv-conf protocol=https"
+        )
+    try:
+        document = json.loads(raw)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        if response.status == http.HTTPStatus.NOT_FOUND:
+            return {}
+        said = quoted(raw[:120])
+        raise NotEtcd(f"{name} answers, but it is not etcd: it sent {said}", hint=_LOOK)
+    return document
+
+
+def _tls_failed(name: str, problem: ssl.SSLError) -> EtcdUnreachable | NotEtcd | EtcdDenied:
+    reason = problem.reason or str(problem)
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return NotEtcd(
+            f"{name}: its certificate is not valid here: {problem.verify_message}",
+            hint="name the authority that signed it: `--rdzv-conf protocol=https,cacert=FILE`",
+        )
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return NotEtcd(f"{name} does not speak TLS", hint="leave out `protocol=https`")
+    if "CERTIFICATE_REQUIRED" in reason or "BAD_CERTIFICATE" in reason:
+        return EtcdDenied(
+            f"{name} wants a client certificate",
+            hint="`--rdzv-conf protocol=https,cacert=FILE,cert=FILE,key=FILE`",
+        )
+    if isinstance(problem, ssl.SSLEOFError):  # etcd that speaks http does so; one that stops too
+        return EtcdUnreachable(
+            f"{name} closed the connection at the start of TLS",
+            hint="does it speak https? If not, leave out `protocol=https`",
+        )
+    return EtcdUnreachable(f"{name}: TLS failed: {reason}")
