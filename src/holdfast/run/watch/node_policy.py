@@ -97,7 +97,7 @@ def to_kill_at_once(found: Verdict, scene: Scene) -> frozenset[int]:
     """Culprits without grace. Where a node or a path is to blame, the ranks that wait in a
     collective too: it never ends, and in it no signal is heard."""
     kill = exit_codes.to_kill_at_once(found, scene)
-    if not found.hosts:
+    if not found.about_hosts:
         return kill
     waiting = waits.analyse(scene)
     return kill | {rank for rank in found.victims if waiting.of(rank) is not None}
@@ -106,18 +106,18 @@ def to_kill_at_once(found: Verdict, scene: Scene) -> frozenset[int]:
 def gone(found: Verdict | None, peers: Peers) -> tuple[str, ...]:
     """The nodes that it is about and that are no longer there."""
     states = peers.states()
-    named = found.hosts if found else ()
+    named = found.about_hosts if found else ()
     return tuple(n for n in named if n in states and states[n].hearing == "lost")
 
 
 def left_out(found: Verdict | None, peers: Peers) -> tuple[str, ...]:
-    """Of a broken path the end that is not ours goes, the last one of several: which of the two is
-    sick is not known, but without it the path is not used."""
-    if found is None or not found.certain or not found.hosts or gone(found, peers):
+    """A node to blame; of a broken path one end that is not ours: which of the two is sick is not
+    known, but without it the path is not used."""
+    if found is None or not found.certain or gone(found, peers):
         return ()
-    others = [name for name in found.hosts if name in peers.states()]
-    chosen = tuple(others[-1:])
-    return chosen if peers.can_do_without(chosen) else ()
+    others = [name for name in found.about_hosts if name in peers.states()]
+    chosen = tuple(others) if found.hosts else tuple(others[-1:])
+    return chosen if chosen and peers.can_do_without(chosen) else ()
 
 
 def reason(decision: Decision, found: Verdict | None, peers: Peers) -> str:

@@ -24,9 +24,10 @@ from holdfast.analysis.scene.scene import Death
 from holdfast.rank import delivery, heartbeat_page
 from holdfast.rank.events import HOPELESS
 from holdfast.run.launch.places import RunPlaces
-from holdfast.run.nodes.messages import NodeReport
+from holdfast.run.nodes.messages import NodeReport, RoundStart
 from holdfast.run.runs import leftovers
 from holdfast.run.watch import assembler, evidence, spawned_ranks
+from holdfast.run.watch.rank_connections import RankConnections
 from holdfast.run.watch.rank_events import EventListener
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.resume_tracker import TrackedEvent
@@ -59,6 +60,10 @@ class Observer:
         """local rank -> rank"""
         self.saved = ""
         """the newest checkpoint of the job, for ranks about to start"""
+        self.round = 0
+        self.other_nodes: dict[str, str] = {}
+        """address -> the other node of the round that has it"""
+        self.links = RankConnections()
         self.kept: list[str] = []
         """evidence folders that sentences rest on, the oldest first"""
         self._begin(0.0)
@@ -103,6 +108,13 @@ class Observer:
             launcher_pid=os.getpid(),
             events=local.paths.events(attempt, rank),
         )
+
+    def join_round(self, round_: RoundStart, own: str) -> None:
+        """The next ranks belong to this round; `own` is what the others call this node."""
+        self.round, self.host, self.saved = round_.round, own, round_.saved
+        others = [node for node in round_.nodes if node.name != own]
+        self.other_nodes = {where: node.name for node in others for where in node.addresses}
+        self.links = RankConnections()
 
     def no_save_is_possible(self, attempt: int) -> None:
         """For ranks that would wait for a step to save at: after a verdict none comes."""
@@ -210,6 +222,9 @@ class Observer:
         for rank in living:
             rank.compare(now, found[rank.pid])
             rank.remember_threads()
+        if self.other_nodes:
+            pids = {rank.rank: rank.pid for rank in living}
+            self.connections = self.links.look(pids, self.other_nodes, now)
 
     def evidence_age(self, now: float) -> float:
         return now - self.evidence_at
@@ -272,10 +287,10 @@ class Observer:
 
     # --- the report ----------------------------------------------------------------------------
 
-    def report(self, now: float, *, round_number: int = 0) -> NodeReport:
+    def report(self, now: float) -> NodeReport:
         """All that this node sees of its ranks."""
         return NodeReport(
-            round=round_number,
+            round=self.round,
             at=now,
             ranks=tuple(rank.view() for rank in self.watched()),
             oom_kills=self._memory_kills(),

@@ -313,7 +313,7 @@ class Reporter:
 def hosts_of(found: Verdict, scene: Scene) -> tuple[str, ...]:
     """The nodes that it is about: named by the verdict, or those of its culprits."""
     known = {view.rank: view.host for view in scene.ranks}
-    return found.hosts or tuple(dict.fromkeys(known[r] for r in found.ranks if r in known))
+    return found.about_hosts or tuple(dict.fromkeys(known[r] for r in found.ranks if r in known))
 
 
 def fix_once_ended(found: Verdict, evidence: str) -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.analysis.job import pace, start_failure
+from holdfast.analysis.job import pace, start_failure, suspected_paths
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.scene import exits, overruns
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene, SurvivingProcess
@@ -43,6 +43,8 @@ UNWIND = 2.0
 """seconds in which a rank that raised may end by itself: its atexit handlers still run"""
 LEAVING = 5.0
 """seconds more for one that the kernel is taking apart: how it ended may be the cause"""
+PROBE_AGAIN = 10.0
+"""seconds between two requests to try paths"""
 WHOLE_LOOK = 0.19
 """seconds between two looks at everything while all is well; in between only deaths count"""
 
@@ -84,6 +86,7 @@ class Watch:
         self.aborted_at = 0.0
         self._culprits: frozenset[int] = frozenset()
         self.evidence = EvidenceRequests(self.peers)
+        self.probed_at = -PROBE_AGAIN
         self.reports_seen: dict[str, float] = {}
         """node -> when the newest report that was taken in was made"""
         self.acted_on: tuple[Verdict | None, Scene] | None = None
@@ -102,7 +105,8 @@ class Watch:
         self._new_attempt(now := time.monotonic())
         if round_ := self.peers.round():
             others = self.peers.states()
-            self.observer.host = next(n.name for n in round_.nodes if n.name not in others)
+            own = next(node.name for node in round_.nodes if node.name not in others)
+            self.observer.join_round(round_, own)
         self.observer.ranks_started(attempt, pids, now, steps=self.progress.steps)
         self.progress.new_attempt(now)
         self.reporter.attempt(attempt, self.observer.ranks)
@@ -347,7 +351,16 @@ class Watch:
             if not self._evidence_is_here("a stall"):
                 return JobAction.HOLD
             scene = self._scene(time.monotonic())
+        self._probe(scene)
         return self._decide(scene)
+
+    def _probe(self, scene: Scene) -> None:
+        """The paths that seem sick, by an active probe; it takes seconds, and answers later."""
+        if scene.nodes and scene.now >= self.probed_at + PROBE_AGAIN:
+            pairs = suspected_paths.find(scene, timers_since=self.stalls.timers_since)
+            if pairs:
+                self.probed_at = scene.now
+                self.peers.ask_for_probes(pairs)
 
     def _decide(self, scene: Scene) -> JobAction:
         found = self.over_limit or self._verdict(scene)
