@@ -24,7 +24,7 @@ from holdfast.analysis.job.journal_records import LaunchRecord
 from holdfast.run.runs import folder, journal
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-part = folder.RunPart(sys.argv[3]) if sys.argv[3] else None
+part = folder.RunPart(*sys.argv[3:]) if sys.argv[3] else None
 made = folder.make(sys.argv[1], "train.py", sys.argv, os.environ, part=part)
 journal.Journal(made.paths.journal).write(LaunchRecord(world=4))
 print(made.paths.run_id, flush=True)

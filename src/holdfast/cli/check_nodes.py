@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.cli import check_member, check_survey, streams
+from holdfast.cli import check_member, check_survey, machines, streams
 from holdfast.cli.choices import seconds
 from holdfast.errors import ConfigError
 
@@ -22,11 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument(
         "--join", metavar="HOST:PORT", help="meet the other nodes there: same command on each"
     )
-    nodes.add_argument("--hosts", metavar="A,B,…", help="reach these nodes over ssh")
-    nodes.add_argument("--hostfile", metavar="FILE", help="as --hosts, one host a line")
-    nodes.add_argument(
-        "--remote-python", metavar="PATH", help="the Python with holdfast there (default: as here)"
-    )
+    machines.add_arguments(nodes, "reach these nodes")
     nodes.add_argument(
         "--wait", type=seconds, metavar="SECONDS", help="how long to wait for one more node"
     )
@@ -118,16 +114,10 @@ def _meet(arguments: argparse.Namespace, plan: MeetingPlan) -> int | list[Findin
 
 def _over_ssh(arguments: argparse.Namespace) -> int:
     from holdfast.check.nodes.gather_over_ssh import gather_over_ssh
-    from holdfast.nodes.reach import hosts
 
-    if arguments.hosts is not None and arguments.hostfile is not None:
-        raise ConfigError("give either --hosts or --hostfile, not both")
     if arguments.join:
         raise ConfigError("--join does not go with --hosts: over ssh the nodes need not meet")
-    if arguments.hosts is not None:
-        named = hosts.from_option(arguments.hosts)
-    else:
-        named = hosts.from_file(_text_of(arguments.hostfile), path=arguments.hostfile)
+    named = machines.named(arguments.hosts, arguments.hostfile) or []
     streams.narrate(f"reaching {len(named)} nodes over ssh")
     gathering = gather_over_ssh(
         named, remote_python=arguments.remote_python, wait=arguments.wait, say=streams.narrate
@@ -135,11 +125,3 @@ def _over_ssh(arguments: argparse.Namespace) -> int:
     # An alias of ssh's configuration means nothing to the nodes: only a named master is judged.
     question = check_survey.question_of(arguments, nodes=len(named), meeting_host="")
     return check_survey.coordinate(arguments, question, gathering)
-
-
-def _text_of(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 20)
-    except OSError as problem:
-        raise ConfigError(f"--hostfile {path}: {problem.strerror}") from None

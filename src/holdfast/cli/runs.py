@@ -6,11 +6,14 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.cli import streams
+from holdfast.cli import machines, streams
 from holdfast.text import duration
 
 if TYPE_CHECKING:
-    from holdfast.run.runs.registry import RunSummary
+    from collections.abc import Sequence
+
+    from holdfast.run.runs.nodes.over_ssh import Machines
+    from holdfast.run.runs.nodes.seen_runs import SeenRun
 
 SUMMARY = "list the runs of this folder: running, finished, failed, lost"
 FOLDER = "runs"
@@ -29,34 +32,73 @@ def add_folder(parser: argparse.ArgumentParser) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
+    machines.add_arguments(parser, "also ask these machines")
+    parser.add_argument("--member", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from holdfast.run.runs import registry
     from holdfast.view import document
 
+    if arguments.member:
+        from holdfast.run.runs.nodes import member
+
+        member.serve_over_pipes()
+        return 0
+    if asked := machines.asked(arguments):
+        return _over_ssh(arguments, asked)
     runs = registry.list_runs(arguments.runs)
     if arguments.json:
         streams.answer(document.plain("runs", runs=runs), encoding=document.ENCODING)
-    elif runs:
-        streams.answer("\n".join([HEAD, *(line(item, now=time.time()) for item in runs)]))
-    else:
-        streams.remark(f"no runs in {arguments.runs}")
+        return 0
+    from holdfast.run.runs.nodes.seen_runs import SeenRun
+
+    _show([SeenRun(machine="", summary=one) for one in runs], arguments.runs)
     return 0
+
+
+def _over_ssh(arguments: argparse.Namespace, asked: Machines) -> int:
+    import msgspec
+
+    from holdfast.run.runs.nodes import over_ssh
+    from holdfast.view import document
+
+    found = over_ssh.list_runs(asked)
+    if arguments.json:
+        runs = [
+            {**msgspec.structs.asdict(one.summary), "machine": one.machine} for one in found.runs
+        ]
+        answer = document.plain("runs", runs=runs, absent=found.absent)
+        streams.answer(answer, encoding=document.ENCODING)
+    else:
+        _show(found.runs, asked.root)
+    return machines.tell_of(found.absent)
+
+
+def _show(seen: Sequence[SeenRun], where: str) -> None:
+    from holdfast.run.runs.nodes.seen_runs import by_run
+
+    if not seen:
+        streams.remark(f"no runs in {where}")
+        return
+    runs, now = by_run(seen), time.time()
+    several = any(one.summary.node for one in seen)
+    head = f"{HEAD}  {'NODES':>5}" if several else HEAD
+    streams.answer("\n".join([head, *(lines(run, now=now, several=several) for run in runs)]))
 
 
 HEAD = f"{'RUN':<36}  {'STATE':<9}  {'STARTED':<14}  {'RANKS':>5}  {'STEPS':>8}  {'RESTARTS':>8}"
 
 
-def line(item: RunSummary, *, now: float) -> str:
-    """One run; its last sentence under it, where it has one."""
-    from holdfast.run.runs.registry import RunState
+def lines(folders: Sequence[SeenRun], *, now: float, several: bool) -> str:
+    """One run; its last sentence under it, where it has one, and nodes that differ from it."""
+    from holdfast.run.runs.nodes import seen_runs
     from holdfast.view.text import harmless
 
-    state = item.state.value
-    if item.state is RunState.ENDED:
-        state = f"exit {item.exit_code}" if item.exit_code else "finished"
+    item = seen_runs.state_of(folders)
     began = f"{duration(max(0.0, now - item.started))} ago"
     figures = f"{item.world or '-':>5}  {item.steps or '-':>8}  {item.restarts:>8}"
-    row = f"{item.id:<36}  {state:<9}  {began:<14}  {figures}"
-    return f"{row}\n    {harmless(item.said)}" if item.said else row
+    row = f"{item.run:<36}  {seen_runs.in_words(item):<9}  {began:<14}  {figures}"
+    row += f"  {len(folders):>5}" if several else ""
+    said = [item.said, "; ".join(seen_runs.odd_nodes(folders))]
+    return "\n".join([row, *(f"    {harmless(one)}" for one in said if one)])

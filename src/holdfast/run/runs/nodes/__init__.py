@@ -1,0 +1,1 @@
+"""The runs of other machines, over ssh: listed, ended, packed."""
