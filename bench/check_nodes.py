@@ -42,6 +42,7 @@ from holdfast.nodes.clock_exchange import ClockPing, answer_ping
 from holdfast.nodes.handshake import Introduction
 from holdfast.nodes.join import join
 from holdfast.nodes.listener import listening
+from holdfast.nodes.probing import messages as probing
 from holdfast.nodes.token import fresh_token
 from holdfast.view import nodes_text, text
 from tests.faults.machines import a_plan
@@ -69,22 +70,22 @@ class SimulatedNode:
                 names = self.node.names
                 assert isinstance(names, tuple)
                 return messages.ResolvedNames(names=names, store=None)
-            case messages.OpenListeners():
+            case probing.OpenListeners():
                 targets = tuple(a_target(self._number, kind) for kind in PortKind)
-                return messages.OpenedListeners(listening=Listening(targets=targets, left_out=()))
-            case messages.TryPaths():
+                return probing.OpenedListeners(listening=Listening(targets=targets, left_out=()))
+            case probing.TryPaths():
                 return self._paths(request)
             case ClockPing():
                 return answer_ping(request)
         return messages.Sorry(why=f"{type(request).__name__} is not simulated")
 
-    def _paths(self, request: messages.TryPaths) -> messages.TriedPaths:
+    def _paths(self, request: probing.TryPaths) -> probing.TriedPaths:
         deep = [
             target
             for target in request.targets
             if target.node in request.in_depth and target.kind is PortKind.EPHEMERAL
         ]
-        return messages.TriedPaths(
+        return probing.TriedPaths(
             routes=tuple(self._route(target) for target in request.targets),
             reach=tuple(self._reached(target) for target in request.targets),
             sizes=tuple(self._sizes(target) for target in deep),
@@ -147,7 +148,7 @@ async def take_part(one: SimulatedNode, port: int, *, dies: bool) -> None:
         while True:
             request = await channel.receive(seconds=120)
             if isinstance(request, messages.Finish) or (
-                dies and isinstance(request, messages.TryPaths)
+                dies and isinstance(request, probing.TryPaths)
             ):
                 break
             await channel.send(one.answer(request))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from holdfast.analysis.nodes import Outcome, PortKind
 from holdfast.check.nodes import messages
 from holdfast.check.nodes.gather import COORDINATOR, Arrivals
-from holdfast.check.nodes.survey import Survey, without_lost
+from holdfast.check.nodes.survey import Survey
 from holdfast.nodes.channel import Channel
 from holdfast.nodes.channel_errors import Refused
 from holdfast.nodes.clock_exchange import ClockPong, read_clocks
 from holdfast.nodes.handshake import Introduction
 from holdfast.nodes.join import join
 from holdfast.nodes.listener import Listener, listening
+from holdfast.nodes.probing.messages import TriedPaths
+from holdfast.nodes.probing.plan import without_lost
 from tests.faults.made_nodes import path, some_nodes
 from tests.nodes.conversation import LONG, TOKEN, play, until
 
@@ -94,11 +97,11 @@ def test_a_node_that_leaves_while_paths_are_tried_is_not_a_bad_path() -> None:
     """Its listeners went with it: connects fail and datagrams get no answer."""
     facts = path(some_nodes(3), "node-a", "node-c", Outcome.REFUSED, PortKind.EPHEMERAL)
     facts = path(facts, "node-a", "node-b", Outcome.DROPPED, PortKind.MASTER)
-    told = {
+    told: dict[str, Any] = {
         field: tuple(one for one in getattr(facts, field) if one.source == "node-a")
         for field in ("routes", "reach", "sizes", "losses")
     }
-    kept = without_lost(messages.TriedPaths(**told), {"node-a", "node-b"})
+    kept = without_lost(TriedPaths(**told), {"node-a", "node-b"})
     assert [(one.target.node, one.target.kind, one.outcome) for one in kept.reach] == [
         ("node-b", PortKind.MASTER, Outcome.DROPPED),
         ("node-b", PortKind.EPHEMERAL, Outcome.OK),

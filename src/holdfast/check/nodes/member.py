@@ -10,7 +10,6 @@ import msgspec
 
 from holdfast import catalogue
 from holdfast.analysis.machine import MachineFacts, Resolution, Unread
-from holdfast.analysis.nodes import Outcome, PortKind
 from holdfast.check.collect import collect
 from holdfast.check.nodes import messages
 from holdfast.check.nodes.smoke.member import SmokeMember
@@ -22,13 +21,10 @@ from holdfast.check.readers.devices import accelerator_nodes
 from holdfast.check.readers.names import resolve
 from holdfast.nodes.channel import Channel
 from holdfast.nodes.clock_exchange import ClockPing, answer_ping
+from holdfast.nodes.probing.answer import open_listeners, try_paths
+from holdfast.nodes.probing.messages import OpenListeners, TryPaths
 from holdfast.system import deadline
 from holdfast.system.paths.identity import boot_id
-from holdfast.system.paths.listeners import probe_listeners
-from holdfast.system.paths.loss import losses
-from holdfast.system.paths.reach import reach
-from holdfast.system.paths.routes import routes
-from holdfast.system.paths.sizes import sizes
 
 QUIET_SECONDS = 120.0
 """so long may the coordinator be busy with others; then it is gone, and so are we"""
@@ -64,10 +60,10 @@ async def _answer(
             reply = _look_at_yourself(request)
         case messages.ResolveNames():
             reply = _resolve_names(request)
-        case messages.OpenListeners():
-            reply = await _open_listeners(request, until_the_end)
-        case messages.TryPaths():
-            reply = await _try_paths(request)
+        case OpenListeners():
+            reply = await open_listeners(request, until_the_end)
+        case TryPaths():
+            reply = await try_paths(request)
         case ClockPing():
             reply = answer_ping(request)
         case SmokeWarm() | SmokeHost() | SmokeMeet() | SmokeEnd():
@@ -112,32 +108,3 @@ def _resolution(name: str, answer: bytes | Unread) -> Resolution:
     if isinstance(answer, Unread):
         return Resolution(name=name, addresses=(), error=answer.why, seconds=RESOLVE_SECONDS)
     return msgspec.msgpack.decode(answer, type=Resolution)
-
-
-async def _open_listeners(
-    request: messages.OpenListeners, listening: contextlib.AsyncExitStack
-) -> messages.OpenedListeners:
-    opened = await listening.enter_async_context(
-        probe_listeners(
-            request.node, request.addresses, request.master_port or None, key=request.key
-        )
-    )
-    return messages.OpenedListeners(listening=opened)
-
-
-async def _try_paths(request: messages.TryPaths) -> messages.TriedPaths:
-    """Sizes and loss only where a connect got through: elsewhere they would say it again."""
-    reached = await reach(request.node, request.targets, key=request.key, seconds=request.seconds)
-    deep = [
-        one.target
-        for one in reached
-        if one.outcome is Outcome.OK
-        and one.target.kind is PortKind.EPHEMERAL
-        and one.target.node in request.in_depth
-    ]
-    return messages.TriedPaths(
-        routes=routes(request.node, request.targets),
-        reach=reached,
-        sizes=await sizes(request.node, deep, key=request.key),
-        losses=await losses(request.node, deep, key=request.key),
-    )

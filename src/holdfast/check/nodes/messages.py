@@ -10,19 +10,12 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.analysis.machine import MachineFacts, Resolution, Unread
-from holdfast.analysis.nodes import (
-    Listening,
-    PathLoss,
-    PathSizes,
-    Reached,
-    RouteTo,
-    StoreBelief,
-    Target,
-)
+from holdfast.analysis.nodes import StoreBelief
 from holdfast.check.nodes.smoke import messages as smoke
 from holdfast.check.plan import Flags
 from holdfast.findings import Finding
 from holdfast.nodes.clock_exchange import ClockPing, ClockPong
+from holdfast.nodes.probing.messages import ProbeReply, ProbeRequest
 
 
 class MemberMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -61,26 +54,6 @@ class ResolveNames(MemberMessage, frozen=True):
     """of the job's store; '' when none is named"""
 
 
-class OpenListeners(MemberMessage, frozen=True):
-    node: str
-    """what the others call you"""
-    addresses: tuple[tuple[str, str], ...]
-    """interface and address"""
-    master_port: int
-    """0: there is none to try"""
-    key: bytes
-    """proves to the others that a listener is ours"""
-
-
-class TryPaths(MemberMessage, frozen=True):
-    node: str
-    targets: tuple[Target, ...]
-    in_depth: tuple[str, ...]
-    """the nodes to which sizes and loss are measured as well"""
-    key: bytes
-    seconds: float
-
-
 class Finish(MemberMessage, frozen=True):
     """The last message: the check is over, this is what came of it."""
 
@@ -102,17 +75,6 @@ class ResolvedNames(MemberMessage, frozen=True):
     store: StoreBelief | None
 
 
-class OpenedListeners(MemberMessage, frozen=True):
-    listening: Listening
-
-
-class TriedPaths(MemberMessage, frozen=True):
-    routes: tuple[RouteTo, ...]
-    reach: tuple[Reached, ...]
-    sizes: tuple[PathSizes, ...]
-    losses: tuple[PathLoss, ...]
-
-
 class Sorry(MemberMessage, frozen=True):
     """This member could not do what it was asked."""
 
@@ -120,15 +82,8 @@ class Sorry(MemberMessage, frozen=True):
 
 
 Request: TypeAlias = (
-    LookAtYourself | ResolveNames | OpenListeners | TryPaths | ClockPing | smoke.Requests | Finish
+    LookAtYourself | ResolveNames | ProbeRequest | ClockPing | smoke.Requests | Finish
 )
 Reply: TypeAlias = (
-    Arrival
-    | SelfReport
-    | ResolvedNames
-    | OpenedListeners
-    | TriedPaths
-    | ClockPong
-    | smoke.Replies
-    | Sorry
+    Arrival | SelfReport | ResolvedNames | ProbeReply | ClockPong | smoke.Replies | Sorry
 )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from holdfast.analysis.machine import CouldNotLook, MachineFacts, Plan, Unread
+import msgspec
+
+from holdfast.analysis.machine import Plan, Unread
 from holdfast.analysis.nodes import (
     Absence,
     ClockOffset,
@@ -23,7 +25,6 @@ from holdfast.analysis.nodes import (
     Target,
 )
 from holdfast.analysis.nodes.smoke import SmokeBetween
-from holdfast.analysis.nodes.targets import data_addresses, measured_pairs
 from holdfast.check.nodes import messages
 from holdfast.check.nodes.gather import Gathered
 from holdfast.check.nodes.member import RESOLVE_SECONDS
@@ -33,11 +34,16 @@ from holdfast.check.nodes.smoke.meeting import SmokeNode
 from holdfast.check.plan import Flags
 from holdfast.nodes.channel_errors import ChannelError
 from holdfast.nodes.clock_exchange import ClockPong, compare_clocks
+from holdfast.nodes.probing.messages import OpenedListeners, OpenListeners, TriedPaths
+from holdfast.nodes.probing.plan import (
+    PATH_SECONDS,
+    all_paths,
+    listening_addresses,
+    without_lost,
+)
 
-M = TypeVar("M", bound=messages.MemberMessage)
+M = TypeVar("M", bound=msgspec.Struct)
 
-PATH_SECONDS = 2.5
-"""for one connect: the kernel repeats a lost SYN after 1 s, so one loss is not taken for a drop"""
 CLOCK_SECONDS = 2.0
 SLACK = 20.0
 """seconds beyond what a stage needs: a busy machine must not be taken for a lost one"""
@@ -135,36 +141,26 @@ class Survey:
         self, question: SurveyQuestion, reports: Mapping[str, messages.SelfReport], key: bytes
     ) -> dict[str, Listening]:
         requests = {
-            name: messages.OpenListeners(
+            name: OpenListeners(
                 node=name,
-                addresses=_addresses(report.facts),
+                addresses=listening_addresses(report.facts),
                 master_port=question.plan.port,
                 key=key,
             )
             for name, report in reports.items()
             if name in self._members
         }
-        opened = await self._ask(requests, messages.OpenedListeners, "opening its listeners", SLACK)
+        opened = await self._ask(requests, OpenedListeners, "opening its listeners", SLACK)
         return {name: reply.listening for name, reply in opened.items()}
 
     async def _paths(
         self, targets: Mapping[str, tuple[Target, ...]], key: bytes
-    ) -> dict[str, messages.TriedPaths]:
-        names = tuple(name for name in targets if name in self._members)
-        self._say(f"the paths between {len(names)} nodes are tried, in both directions")
-        measured = measured_pairs({name: self._racks.get(name, "") for name in names})
-        requests = {
-            name: messages.TryPaths(
-                node=name,
-                targets=tuple(t for other in names if other != name for t in targets[other]),
-                in_depth=tuple(target for source, target in measured if source == name),
-                key=key,
-                seconds=PATH_SECONDS,
-            )
-            for name in names
-        }
+    ) -> dict[str, TriedPaths]:
+        tried_by = {name: found for name, found in targets.items() if name in self._members}
+        self._say(f"the paths between {len(tried_by)} nodes are tried, in both directions")
+        requests = all_paths(tried_by, self._racks, key=key)
         limit = 4 * PATH_SECONDS + SLACK
-        tried = await self._ask(requests, messages.TriedPaths, "trying the paths", limit)
+        tried = await self._ask(requests, TriedPaths, "trying the paths", limit)
         return {name: without_lost(paths, self._members) for name, paths in tried.items()}
 
     async def _clocks(self) -> dict[str, ClockOffset | Unread]:
@@ -203,7 +199,7 @@ class Survey:
 
     async def _ask(
         self,
-        requests: Mapping[str, messages.MemberMessage],
+        requests: Mapping[str, msgspec.Struct],
         kind: type[M],
         stage: str,
         seconds: float,
@@ -222,7 +218,7 @@ class Survey:
         return good
 
     async def _ask_one(
-        self, name: str, request: messages.MemberMessage, kind: type[M], seconds: float
+        self, name: str, request: msgspec.Struct, kind: type[M], seconds: float
     ) -> M | str:
         """The reply, or why there is none."""
         member = self._members[name]
@@ -245,20 +241,6 @@ class Survey:
         del self._members[name]
 
 
-def without_lost(paths: messages.TriedPaths, here: Container[str]) -> messages.TriedPaths:
-    """A node that was lost meanwhile took its listeners along: what then failed to reach it, or was
-    lost on the way, says nothing of the path.
-    """
-    return messages.TriedPaths(
-        routes=paths.routes,
-        reach=tuple(
-            one for one in paths.reach if one.outcome is Outcome.OK or one.target.node in here
-        ),
-        sizes=tuple(one for one in paths.sizes if one.target.node in here),
-        losses=tuple(one for one in paths.losses if one.target.node in here),
-    )
-
-
 def first_address(facts: NodesFacts, name: str) -> str:
     """An address of this node to which every other node got through; '' when there is none."""
     reach = () if isinstance(facts.reach, Unread) else facts.reach
@@ -268,13 +250,6 @@ def first_address(facts: NodesFacts, name: str) -> str:
             tried.setdefault(one.target.address, []).append(one.outcome)
     best = sorted(tried, key=lambda address: -tried[address].count(Outcome.OK))
     return best[0] if best else ""
-
-
-def _addresses(facts: MachineFacts) -> tuple[tuple[str, str], ...]:
-    try:
-        return data_addresses(facts)
-    except CouldNotLook:  # its interfaces could not be read: nothing to listen on
-        return ()
 
 
 def _node(

@@ -17,6 +17,7 @@ from holdfast.analysis.scene.cpu import Processor, Scheduler
 from holdfast.analysis.scene.gpu import GpuLook
 from holdfast.analysis.scene.node_view import RankConnection
 from holdfast.analysis.scene.scene import RankView
+from holdfast.nodes.probing.messages import ProbeReply, ProbeRequest
 
 
 class RunMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -202,7 +203,7 @@ class EndRound(RunMessage, frozen=True):
 
 
 ToCoordinator: TypeAlias = (
-    NodeCard | Ready | StoreOpened | NodeReport | ToldToStop | RanksGone | Leaving
+    NodeCard | Ready | StoreOpened | NodeReport | ToldToStop | RanksGone | Leaving | ProbeReply
 )
 ToLauncher: TypeAlias = (
     Admitted
@@ -214,4 +215,5 @@ ToLauncher: TypeAlias = (
     | Record
     | AbortRanks
     | EndRound
+    | ProbeRequest
 )
