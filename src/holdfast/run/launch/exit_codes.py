@@ -74,6 +74,8 @@ def exit_code_of(found: Verdict | None, scene: Scene, after: Mapping[int, Death]
     `scene` is what the verdict was found in, `after` how ranks that were alive then ended. One
     that was on its way out is given its own code, whether it was quick to exit or not.
     """
+    if found and found.about_hosts:
+        return STOPPED_BY_VERDICT  # what ended, ended as a result
     guilty = found.ranks if found else ()
     dead = [view for view in scene.ranks if view.death and view.death.code]
     for view in [v for v in dead if v.rank in guilty] or ([] if guilty else dead):
