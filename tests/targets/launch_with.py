@@ -65,6 +65,10 @@ class Obedient:
     def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
         self.note("forwarded", signal=sign.name, ranks=list(ranks))
 
+    def waits_for_others(self, sign: signal.Signals) -> bool:
+        del sign
+        return False
+
     def told_to_stop(self, sign: signal.Signals) -> None:
         self.note("told", signal=sign.name)
 

@@ -2,7 +2,7 @@
 
 The stock agent ends all ranks in the call that sees the first failure, and counts restarts by
 itself. Ours asks a Watcher at every tick, which may first take evidence, and does what it says.
-Checked against torch 2.13; 2.8 and later have the same three methods.
+Checked against torch 2.13; 2.8 and later have the same methods.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from torch.distributed.elastic.agent.server.api import (
     RunResult,
+    Worker,
     WorkerGroup,
     WorkerSpec,
     WorkerState,
@@ -31,11 +32,15 @@ from holdfast.run.launch import launcher_signals, terminate
 from holdfast.run.launch.logs import Logs
 from holdfast.run.launch.orphans import Descendant, Descendants
 from holdfast.run.launch.pump import warn
+from holdfast.run.launch.rendezvous import RoundRendezvous
+from holdfast.run.nodes.round_source import RoundPlace, WaitInterrupted
 from holdfast.run.watch.interface import JobAction, Watcher
 
 T = TypeVar("T")
 LAST_WORD = 10.0
 """seconds a watcher has for its verdict when no rank is left"""
+LAST_WORD_OF_NODES = 40.0
+"""the same where it may wait for what becomes of another node"""
 REAP_EVERY = 10.0
 """seconds between two looks for orphans of ours that have ended"""
 LONGEST_SAVE = 300.0
@@ -58,6 +63,7 @@ class Agent(LocalElasticAgent):
         orders: launcher_signals.LauncherSignals,
         family: Descendants,
         grace: float = default_grace.DEFAULT,
+        last_word: float = LAST_WORD,
         **torchs_own: Any,
     ) -> None:
         super().__init__(
@@ -68,6 +74,7 @@ class Agent(LocalElasticAgent):
         self._orders = orders
         self._family = family
         self._grace = grace
+        self._last_word = last_word
         self._pids: dict[int, int] = {}
         self._dead_since: float | None = None
         self._bugs: set[str] = set()
@@ -76,14 +83,56 @@ class Agent(LocalElasticAgent):
 
     # --- start ---------------------------------------------------------------------------------
 
-    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, int]:
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
         if self._unkillable:
             raise EnvironmentFailure(
                 f"process {text.numbers(self._unkillable)} did not exit after SIGKILL "
                 "(uninterruptible in the kernel?): a new rank could not use its device",
                 hint="look for a failed disk, network mount or GPU: `dmesg | tail`; then reboot",
             )
-        self._stop_if_told()
+        try:
+            super()._rendezvous(worker_group)
+        except WaitInterrupted:
+            self._stop_if_told(other_nodes_first=False)
+            raise
+        if place := self._place():
+            self._logs.next_attempt = place.start.attempt
+
+    def _place(self) -> RoundPlace | None:
+        """None with a rendezvous that is not ours."""
+        handler = self._worker_group.spec.rdzv_handler
+        return handler.place if isinstance(handler, RoundRendezvous) else None
+
+    def _assign_worker_ranks(
+        self, store: Any, group_rank: int, group_world_size: int, spec: WorkerSpec
+    ) -> list[Worker]:
+        """As the coordinator numbered them. torch has the agents ask each other through the store,
+        without a timeout that it obeys."""
+        place = self._place()
+        if place is None:
+            workers: list[Worker] = super()._assign_worker_ranks(
+                store, group_rank, group_world_size, spec
+            )
+            return workers
+        first_of_role, role_world = place.role_ranks()
+        return [
+            Worker(
+                local_rank=local_rank,
+                global_rank=place.own.first_rank + local_rank,
+                role_rank=first_of_role + local_rank,
+                world_size=place.world,
+                role_world_size=role_world,
+            )
+            for local_rank in range(spec.local_world_size)
+        ]
+
+    def _exit_barrier(self) -> None:
+        """Where the rendezvous is ours, the watcher has waited for the ranks of all nodes."""
+        if self._place() is None:
+            super()._exit_barrier()  # type: ignore[no-untyped-call]
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, int]:
+        self._stop_if_told(other_nodes_first=False)
         known = terminate.strays(())
         try:
             pids: dict[int, int] = super()._start_workers(worker_group)
@@ -99,12 +148,15 @@ class Agent(LocalElasticAgent):
         self._ask(lambda: self._watcher.ranks_started(self._logs.attempt, dict(pids)), None)
         return pids
 
-    def _stop_if_told(self) -> None:
+    def _stop_if_told(self, *, other_nodes_first: bool = True) -> None:
         """End the job when a signal asked for it; torch's own exception makes it end the ranks."""
         told = self._orders.told
-        if told is not None:
-            self._ask(lambda: self._watcher.told_to_stop(told), None)
-            raise SignalException(f"stopped by {told.name}", sigval=told)
+        if told is None:
+            return
+        if other_nodes_first and self._ask(lambda: self._watcher.waits_for_others(told), False):
+            return
+        self._ask(lambda: self._watcher.told_to_stop(told), None)
+        raise SignalException(f"stopped by {told.name}", sigval=told)
 
     def _ask(self, question: Callable[[], T], otherwise: T) -> T:
         """A watcher that fails is asked again at the next tick; until it answers, the job runs as
@@ -201,7 +253,7 @@ class Agent(LocalElasticAgent):
             return False
         now = time.monotonic()
         self._dead_since = self._dead_since or now
-        return now - self._dead_since > LAST_WORD
+        return now - self._dead_since > self._last_word
 
     # --- end -----------------------------------------------------------------------------------
 

@@ -21,14 +21,15 @@ from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.errors import ConfigError
 from holdfast.rank import delivery
 from holdfast.redaction import redact
-from holdfast.run.launch.agent import Agent, accepted
+from holdfast.run.launch.agent import LAST_WORD, LAST_WORD_OF_NODES, Agent, accepted
 from holdfast.run.launch.flags import RunFlags
 from holdfast.run.launch.launcher_signals import LauncherSignals
 from holdfast.run.launch.logs import Logs, PrepareEnvironment
 from holdfast.run.launch.orphans import Descendants
 from holdfast.run.launch.places import RunPlaces
 from holdfast.run.launch.pump import Writer, write_all
-from holdfast.run.launch.rendezvous import BACKEND, OneMachine
+from holdfast.run.launch.rendezvous import BACKEND, RoundRendezvous
+from holdfast.run.nodes.round_source import JobIsOver, OneNode, RoundSource
 from holdfast.run.watch.interface import Watcher
 
 Wrap = Callable[[list[str]], list[str]]
@@ -51,28 +52,30 @@ def start(
     rank_environment: PrepareEnvironment | None = None,
     wrap: Wrap = list,
     write: Writer = write_all,
+    rounds: RoundSource | None = None,
 ) -> int:
     """Run the job to its end and answer the exit code: 0, 128 + the signal that ended us,
     or the watcher's.
 
     Without `paths` nothing is kept; `places` has what stands in for them while that disk hangs.
     `rank_environment` changes a rank's environment, `wrap` its command; `write` puts the ranks'
-    bytes on the screen, from another thread.
+    bytes on the screen, from another thread. `rounds` of several nodes; None: this one alone.
     """
     config, command, logs = _prepare(
         flags, paths=paths, places=places, rank_environment=rank_environment, write=write
     )
-    handler = OneMachine(run_id=config.run_id, port=flags.port)
-    spec = _spec(config, wrap(command), handler)
+    source = rounds or OneNode(nproc=config.nproc_per_node, port=flags.port)
     os.environ[delivery.GRACE] = f"{flags.grace:g}"  # for those in the ranks that save on SIGTERM
     with LauncherSignals(_signals(flags.torchrun)) as orders, Descendants(config.run_id) as family:
+        handler = RoundRendezvous(run_id=config.run_id, source=source, told=lambda: orders.told)
         agent = Agent(
-            spec=spec,
+            spec=_spec(config, wrap(command), handler),
             logs=logs,
             watcher=watcher,
             orders=orders,
             family=family,
             grace=flags.grace,
+            last_word=LAST_WORD_OF_NODES if rounds else LAST_WORD,
             start_method=config.start_method,
         )
         try:
@@ -82,7 +85,7 @@ def start(
             logs.close()
 
 
-def _spec(config: LaunchConfig, command: list[str], handler: OneMachine) -> WorkerSpec:
+def _spec(config: LaunchConfig, command: list[str], handler: RoundRendezvous) -> WorkerSpec:
     return WorkerSpec(
         **accepted(
             WorkerSpec,
@@ -106,6 +109,10 @@ def _run(agent: Agent, config: LaunchConfig) -> int:
     try:
         result = agent.run()
         events.record(agent.get_event_succeeded(), config.event_log_handler)
+    except JobIsOver as over:
+        ended = agent.get_event_failed() if over.exit_code else agent.get_event_succeeded()
+        events.record(ended, config.event_log_handler)
+        return over.exit_code
     except SignalException as told:
         events.record(agent.get_event_failed(), config.event_log_handler)
         return 128 + int(told.sigval)

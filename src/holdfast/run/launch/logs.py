@@ -63,6 +63,8 @@ class Logs(LogsSpecs):
         output goes. `pty`: where we write to a terminal, a rank does."""
         super().__init__(log_dir, redirects, tee, local_ranks_filter)
         self.attempt = -1
+        self.next_attempt: int | None = None
+        """where the coordinator of several nodes counts them; else every start is one more"""
         self.outlived = False
         """processes of ranks that ended well were left alone, and may print on"""
         self._paths = paths
@@ -85,7 +87,7 @@ class Logs(LogsSpecs):
         return self._paths.folder if self._paths else os.devnull
 
     def reify(self, envs: dict[int, Environment]) -> LogsDest:
-        self.attempt += 1
+        self.attempt = self.attempt + 1 if self.next_attempt is None else self.next_attempt
         if self._instead is not None:
             destination = self._instead.reify(envs)
         else:

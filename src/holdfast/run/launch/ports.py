@@ -1,4 +1,5 @@
-"""A listening socket for the ranks' store: on a port of our choice, or on the one asked for."""
+"""A listening socket for the ranks' store, on a port of our choice or on the one asked for; and
+whether the store of another node can be reached."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import errno
 import os
 import random
 import socket
+import time
+from collections.abc import Iterable
 
 from holdfast.analysis.machine import Unread
 from holdfast.errors import EnvironmentFailure
@@ -59,9 +62,17 @@ def listen_on(port: int, address: str = LOOPBACK) -> socket.socket:
         ) from problem
 
 
+def everywhere(addresses: Iterable[str]) -> str:
+    """What to bind so that all of these lead here."""
+    return "::" if any(":" in address for address in addresses) else "0.0.0.0"
+
+
 def _listen(address: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if address == "::":
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         # As the store itself does: connections of an earlier job in TIME_WAIT do no harm.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
@@ -70,6 +81,21 @@ def _listen(address: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def try_to_connect(address: str, port: int, *, seconds: float, to: str) -> None:
+    """To the store that node `to` serves; it listens already, so that one try is enough."""
+    began = time.monotonic()
+    try:
+        socket.create_connection((address, port), timeout=seconds).close()
+    except OSError as problem:
+        waited = time.monotonic() - began
+        why = f"no answer in {waited:.0f} s" if isinstance(problem, TimeoutError) else str(problem)
+        raise EnvironmentFailure(
+            f"the store of this round on {to}, {address} port {port}, cannot be reached: {why}",
+            hint=f"open the ports from {FIRST_PORT} up between the nodes, or look for a firewall: "
+            "`holdfast check --nnodes 2 …` on both",
+        ) from problem
 
 
 def _owner(port: int) -> str:

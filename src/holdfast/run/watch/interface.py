@@ -42,6 +42,10 @@ class Watcher(Protocol):
     def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
         """A signal meant for the script was sent to the local ranks that handle it."""
 
+    def waits_for_others(self, sign: signal.Signals) -> bool:
+        """Asked at every tick once a signal asked the launcher to end the job: whether the ranks
+        run on until the other nodes have been told. Not for long: who sent it kills next."""
+
     def told_to_stop(self, sign: signal.Signals) -> None:
         """A signal asked the launcher to end the job; the ranks are ended next."""
 

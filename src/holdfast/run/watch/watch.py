@@ -153,6 +153,10 @@ class Watch:
     def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
         self.reporter.signal_forwarded(self.observer.attempt, sign.name, ranks)
 
+    def waits_for_others(self, sign: signal.Signals) -> bool:
+        del sign
+        return False
+
     def told_to_stop(self, sign: signal.Signals) -> None:
         self.stop_signal = sign.name
         scene = self._scene(time.monotonic())
