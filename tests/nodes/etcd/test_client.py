@@ -182,6 +182,7 @@ def test_a_certificate_is_checked_and_shown(tmp_path: Path) -> None:
         member.kill()
 
 
+@pytest.mark.long
 def test_a_user_is_asked_for(tmp_path: Path) -> None:
     with Etcd(tmp_path) as etcd:
         client = EtcdClient(etcd.access())
@@ -211,6 +212,7 @@ def test_a_user_is_asked_for(tmp_path: Path) -> None:
         assert known.read("/holdfast/") == {}
 
 
+@pytest.mark.long
 def test_members_without_a_majority_have_no_leader(tmp_path: Path) -> None:
     with Etcd(tmp_path, members=3) as etcd:
         client = EtcdClient(etcd.access())
