@@ -5,6 +5,7 @@ Error
 │   ├── ResumeRefused   a checkpoint is not from this run
 │   └── RanksDiffer     ranks hold different state, and only rank 0's would be saved
 ├── EnvironmentFailure  this machine did not let holdfast do its work: exit code 2
+│   └── FolderNotShared a checkpoint folder that is another one on another machine
 └── CollectiveTimeout   a collective did not finish in time
 """
 
@@ -56,6 +57,12 @@ class RanksDiffer(ConfigError):  # noqa: N818 - its name is what happened
 
 class EnvironmentFailure(Error, RuntimeError):  # noqa: N818 - no error of the caller
     """What was asked for is fine, but this machine does not let holdfast do it."""
+
+
+class FolderNotShared(EnvironmentFailure):
+    """Machines of a job have folders of their own where they should share one."""
+
+    slugs = ("folder-not-shared",)
 
 
 class CollectiveTimeout(Error, TimeoutError):  # noqa: N818 - its name is what happened

@@ -29,7 +29,26 @@ ckpt.close()
 """
 
 
-def two_ranks(folder: Path, inside: list[list[str]]) -> list[str]:
+WITHOUT_RESUME = """
+import sys, torch, torch.distributed as dist
+import holdfast
+dist.init_process_group("gloo")
+ckpt = holdfast.Checkpoint(sys.argv[1], holdfast.State(note=1), every="1h")
+try:
+    for step in range(1, 4):
+        dist.all_reduce(torch.ones(1))
+        ckpt.step()
+    print("trained", step)
+except holdfast.EnvironmentFailure as problem:
+    print("refused", problem)
+    sys.stdout.flush()
+    ckpt.close()
+except RuntimeError:
+    print("lost its peer")
+"""
+
+
+def two_ranks(folder: Path, inside: list[list[str]], script: str = RANK) -> list[str]:
     """What each rank printed; rank r is started inside namespaces of its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -37,7 +56,7 @@ def two_ranks(folder: Path, inside: list[list[str]]) -> list[str]:
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     ranks = [
         subprocess.Popen(
-            [*prefix, sys.executable, "-c", RANK, str(folder)],
+            [*prefix, sys.executable, "-c", script, str(folder)],
             env={**common, "RANK": str(rank)},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
@@ -66,9 +85,28 @@ def test_a_local_disk_in_every_machine_is_refused_before_training(tmp_path: Path
 
 
 @pytest.mark.lab
-def test_a_shared_disk_seen_from_two_machines_is_fine(tmp_path: Path) -> None:
+def test_without_a_resume_a_local_disk_is_refused_in_the_first_steps(tmp_path: Path) -> None:
+    own_disk = f"mount -t tmpfs tmpfs '{tmp_path}'"
+    machines = [
+        in_a_namespace("mount", "uts", setup=f"hostname node{rank}; {own_disk}") for rank in (0, 1)
+    ]
+    said = two_ranks(tmp_path, machines, WITHOUT_RESUME)
+    assert said[0] == "lost its peer\n"
+    assert said[1].startswith(
+        f"refused rank 1 on node1 does not see what rank 0 on node0 wrote into {tmp_path}: each "
+        "machine has a folder of its own there [folder-not-shared]\nhint: put the folder on"
+    )
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("script", "said"), [(RANK, "resumed 0\n"), (WITHOUT_RESUME, "trained 3\n")]
+)
+def test_a_shared_disk_seen_from_two_machines_is_fine(
+    tmp_path: Path, script: str, said: str
+) -> None:
     machines = [in_a_namespace("mount", "uts", setup=f"hostname node{rank}") for rank in (0, 1)]
-    assert two_ranks(tmp_path, machines) == ["resumed 0\n"] * 2
+    assert two_ranks(tmp_path, machines, script) == [said] * 2
 
 
 ALONE = """

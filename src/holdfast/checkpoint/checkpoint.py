@@ -14,7 +14,7 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Any
 
-from holdfast.checkpoint import compare, process_group, resume, save_schedule
+from holdfast.checkpoint import compare, process_group, resume, save_schedule, shared_folder
 from holdfast.checkpoint.answering_store import StoreTroubleError
 from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import FolderLock
@@ -174,6 +174,8 @@ class Checkpoint:
         Raises:
             RanksDiffer: in the first steps: ranks hold different state, and only rank 0's would be
                 saved.
+            EnvironmentFailure: in the first steps: the folder cannot be used, or is another one on
+                another machine.
         """
         self.state.step = step = self.state.step + 1
         heartbeat()
@@ -242,6 +244,8 @@ class Checkpoint:
         self._sync.start(start)
         if self._rank == 0:
             self._take_folder()
+            if not self._resumed:
+                shared_folder.post(self._board, self._lock.token)
 
     def _take_folder(self) -> int:
         """Rank 0: the lock's descriptor; -1 where the folder cannot be locked."""
@@ -250,6 +254,8 @@ class Checkpoint:
 
     def _sync_point(self, step: int, current: Announcement) -> None:
         if current.number == 2:  # by now the optimizer has made its state
+            if self._rank and not self._resumed:
+                shared_folder.refuse_own_disk(self._board, self.folder)
             self._comparison.begin("2")
             self._saver.prepare()
             self._compared = self._saver.structure

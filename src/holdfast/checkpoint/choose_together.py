@@ -24,7 +24,7 @@ from holdfast.checkpoint.files import DISK, Files
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.resume_decision import RankLook, ResumeDecision
 from holdfast.checkpoint.verify import BytesTaker
-from holdfast.errors import EnvironmentFailure, Error, ResumeRefused
+from holdfast.errors import EnvironmentFailure, Error, FolderNotShared, ResumeRefused
 from holdfast.rank.events import tell
 from holdfast.rank.print_line import say
 from holdfast.system.filesystem import LOCAL, filesystem_at
@@ -102,6 +102,14 @@ class RankDisk:
         return choose.verify(path, entries, self._files, threads=disk_threads(1))
 
 
+def not_shared(blind: str, writer: str, folder: str) -> FolderNotShared:
+    return FolderNotShared(
+        f"{blind} does not see what {writer} wrote into {folder}: each machine has a folder of its "
+        "own there",
+        hint=SHARE_IT,
+    )
+
+
 def sees_token(
     folder: str, token: str, *, sleep: Callable[[float], None] = time.sleep, patience: float = -1
 ) -> bool:
@@ -121,13 +129,19 @@ def follow(view: RankDisk) -> Question:
     while True:
         asked = board.receive(f"ask/{number}", Question, purpose="resume")
         if asked.refusal:
-            if asked.slugs:
-                raise ResumeRefused(asked.refusal, hint=asked.hint, slugs=asked.slugs)
-            raise EnvironmentFailure(asked.refusal, hint=asked.hint)
+            raise _refusal(asked)
         if asked.final:
             return asked
         board.post(f"seen/{number}/{board.rank}", view.look(asked))
         number += 1
+
+
+def _refusal(asked: Question) -> Error:
+    if asked.slugs == FolderNotShared.slugs:
+        return FolderNotShared(asked.refusal, hint=asked.hint)
+    if asked.slugs:
+        return ResumeRefused(asked.refusal, hint=asked.hint, slugs=asked.slugs)
+    return EnvironmentFailure(asked.refusal, hint=asked.hint)
 
 
 class Leader:
@@ -176,8 +190,9 @@ class Leader:
 
     def fail(self, problem: Error) -> None:
         """The others wait for an answer: they fail with the same sentence."""
-        slugs = problem.slugs if isinstance(problem, ResumeRefused) else ()
-        self.close(Question(final=True, refusal=problem.sentence, hint=problem.hint, slugs=slugs))
+        self.close(
+            Question(final=True, refusal=problem.sentence, hint=problem.hint, slugs=problem.slugs)
+        )
 
     # --- one checkpoint ------------------------------------------------------------------------
 
@@ -234,11 +249,7 @@ class Leader:
         self._hosts = [look.host for look in looks]
         apart = next((look for look in looks if look.absent), None)
         if apart is not None:
-            raise EnvironmentFailure(
-                f"{apart.who} does not see what rank 0 on {self._hosts[0]} wrote into {folder}: "
-                "each machine has a folder of its own there",
-                hint=SHARE_IT,
-            )
+            raise not_shared(apart.who, f"rank 0 on {self._hosts[0]}", folder)
 
 
 def lies_in(folder: str, path: str) -> bool:

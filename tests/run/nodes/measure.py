@@ -35,7 +35,7 @@ class Measured(msgspec.Struct, kw_only=True):
     repeated: int = 0
     """steps done again"""
     ended: list[str] = []
-    """nodes whose launcher ended by itself"""
+    """of the nodes that are left, those whose launcher ended by itself"""
     exits: dict[str, int | None] = {}
     orphans: dict[str, list[str]] = {}
     problems: list[str] = []
@@ -64,9 +64,10 @@ def play(row: FaultRow, folder: Path, *, launcher: LauncherName = "holdfast") ->
             else:
                 _note(row, job, seen)
             left = [h for h in hosts if job.nodes[h.name].process.poll() is None]
-            seen.ended = [host.name for host in hosts if host not in left]
+            seen.ended = [h.name for h in hosts if h not in left and h.name not in row.silent]
+            seen.orphans = job.orphans([host for host in hosts if host not in left], seconds=1)
             seen.exits = job.end()
-            seen.orphans = job.orphans(hosts)
+            seen.orphans |= job.orphans(hosts)
             if launcher == "holdfast":
                 seen.problems += [f"{name} did not end" for name in _still(job, left)]
                 seen.problems += [f"left on {n}: {c}" for n, c in seen.orphans.items()]
