@@ -35,6 +35,15 @@ class Channel:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(understands)
 
+    @property
+    def own_end(self) -> tuple[str, int]:
+        """Address and port of this side of a TCP connection."""
+        return self._stream.end("sockname")
+
+    @property
+    def peer_end(self) -> tuple[str, int]:
+        return self._stream.end("peername")
+
     async def send(self, message: msgspec.Struct, *, seconds: float = SENDING_SECONDS) -> None:
         """A peer that does not read for `seconds` raises `ChannelTimeout` and ends the channel."""
         await self._stream.write(self._encoder.encode(message), seconds=seconds)

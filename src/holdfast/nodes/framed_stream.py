@@ -43,6 +43,11 @@ class FramedStream:
         """From here on every frame carries a MAC."""
         self._seal_in, self._seal_out = incoming, outgoing
 
+    def end(self, which: str) -> tuple[str, int]:
+        """Of a TCP connection: 'sockname' or 'peername'; asyncio keeps both for us."""
+        found = self._writer.get_extra_info(which)
+        return (str(found[0]), int(found[1])) if found else ("", 0)
+
     async def read(self, *, seconds: float, any_version: bool = False) -> bytes:
         """The next message. After `ChannelTimeout` it may be tried again: nothing is lost."""
         if self._ended:

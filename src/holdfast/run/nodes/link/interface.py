@@ -69,8 +69,8 @@ class CoordinatorLink(Protocol):
     def send(self, node: str, message: ToLauncher) -> None:
         """A node that is gone is passed over."""
 
-    def heard(self, now: float) -> Mapping[str, Heard]:
-        """Every node that has joined. `now` is time.monotonic()."""
+    def heard(self) -> Mapping[str, Heard]:
+        """Every node that has joined, as of at most 0.2 s ago."""
 
     def turned_away(self) -> list[str]:
         """A sentence for each launcher that came and was not admitted, in order."""

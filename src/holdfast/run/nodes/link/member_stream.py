@@ -1,0 +1,120 @@
+"""One launcher, as its coordinator knows it over all its connections. Touches no socket."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+from holdfast.analysis.scene.node_view import Farewell
+from holdfast.nodes.channel import Channel
+from holdfast.nodes.handshake import Side
+from holdfast.nodes.lease import Hearing
+from holdfast.nodes.token import Token
+from holdfast.run.nodes.link import fencing
+from holdfast.run.nodes.link.beat import BeatKey
+from holdfast.run.nodes.link.beat_sockets import Came
+from holdfast.run.nodes.link.interface import Heard
+from holdfast.run.nodes.link.outbox import Inbox, Outbox
+from holdfast.run.nodes.link.report_codec import ReportDecoder
+from holdfast.run.nodes.messages import NodeCard, ToLauncher
+
+
+class MemberStream:
+    def __init__(self, name: str, card: NodeCard, token: Token, now: float) -> None:
+        self.name = name
+        self.card = card
+        self.stream = secrets.token_bytes(16)
+        self.beats_in = BeatKey(token, self.stream, Side.MEMBER)
+        self.beats_out = BeatKey(token, self.stream, Side.COORDINATOR)
+        self.beats_sent = 0
+        self.beats_to: Came | None = None
+        """where its last datagram came to, and from"""
+        self.inbox = Inbox()
+        self.outbox: Outbox[ToLauncher] = Outbox()
+        self.decoder = ReportDecoder()
+        self.to_write = asyncio.Event()
+        self.confirmed = 0
+        """the highest number of its signs of life"""
+        self.machine = ("", 0)
+        """where it is asked whether the machine answers"""
+        self.machine_answered = False
+        self.machine_answers: bool | None = None
+        self.probing: asyncio.Task[None] | None = None
+        self.channel: Channel | None = None
+        self.lost = False
+        self.farewell: Farewell = ""
+        self.words = ""
+        self._heard_at = now
+        self._spoke_at = now
+        self._closed_at: float | None = None
+
+    def opened(self, card: NodeCard, received: int, now: float) -> None:
+        self.card = card
+        self.outbox.start_again(received)
+        self.to_write.set()
+        self._closed_at = None
+        self.farewell, self.words = "", ""
+        self.spoke(0, now)
+
+    def closed(self, words: str, now: float) -> None:
+        self.channel = None
+        self._closed_at = now
+        if self.farewell != "left":
+            self.farewell, self.words = "closed", words
+
+    def spoke(self, number: int, now: float) -> None:
+        """Something came on its connection."""
+        self._heard_at = self._spoke_at = now
+        self.confirmed = max(self.confirmed, number)
+
+    def beat(self, number: int, now: float) -> None:
+        """A datagram came."""
+        if self.beats_count(now):
+            self._heard_at = now
+            self.confirmed = max(self.confirmed, number)
+
+    def beats_count(self, now: float) -> bool:
+        return not self.lost and fencing.beats_count(
+            spoken=now - self._spoke_at, closed=self._closed_for(now)
+        )
+
+    def _closed_for(self, now: float) -> float | None:
+        return None if self._closed_at is None else now - self._closed_at
+
+    def loop_was_late(self, now: float) -> None:
+        """We did not listen: what it sent meanwhile has not been read yet."""
+        if not self.lost:
+            self._heard_at = self._spoke_at = now
+            if self._closed_at is not None:
+                self._closed_at = now
+
+    def leaves(self, words: str) -> None:
+        self.lost, self.farewell, self.words = True, "left", words
+
+    def given_up(self, words: str) -> None:
+        self.lost, self.farewell, self.words = True, "closed", words
+
+    def judge(self, now: float) -> Heard:
+        """Once lost, it stays lost."""
+        silent = now - self._heard_at
+        hearing = fencing.hearing_of(silent, closed=self._closed_for(now))
+        if hearing is Hearing.LOST and not self.lost:
+            self.lost = True
+            if self.farewell == "":
+                self.farewell, self.words = "silent", f"nothing for {silent:.1f} s"
+        if self.lost:
+            hearing = Hearing.LOST
+        return Heard(
+            hearing=hearing.value,
+            silent=silent,
+            farewell=self.farewell if self.lost else "",
+            words=self.words if self.lost else "",
+            machine_answers=self.machine_answers,
+            fenced=self.lost and (self.farewell == "left" or fencing.fenced(silent)),
+        )
+
+    def wants_probe(self, now: float) -> bool:
+        """Once it is silent for a while, or its connection ended, and for a while after that."""
+        silent = now - self._heard_at
+        closed = self._closed_for(now)
+        return (silent > 2 * fencing.LEASE.late or closed is not None) and silent < 60.0
