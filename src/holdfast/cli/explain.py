@@ -98,7 +98,7 @@ def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
     from holdfast.cli.reading import Progress
     from holdfast.explain.gather import gather
 
-    chosen = [_newest_run(path) or path for path in paths]
+    chosen = [folder for path in paths for folder in _folders(path) or [path]]
     stdin = sys.stdin.buffer if sys.stdin else None
     wreckage = gather(chosen, stdin=stdin, progress=Progress(chosen))
     _refuse_if_nothing_was_read(wreckage)
@@ -115,17 +115,20 @@ def _refuse_if_nothing_was_read(wreckage: Wreckage) -> None:
     raise ConfigError("nothing to read: what was given is empty")
 
 
-def _newest_run(path: str) -> str:
-    """Of a folder of runs: each run is a job of its own, so only one is explained."""
+def _folders(path: str) -> list[str]:
+    """Of a folder of runs: each run is a job of its own, so only one is explained, but on all of
+    its nodes that are here."""
+    from holdfast.explain.read import run_folder
     from holdfast.run.runs import registry
 
-    count = len(registry.run_ids(path))
-    if not count:
-        return ""
-    newest = registry.find(path, "latest").folder
-    if count > 1:
-        streams.remark(f"{path} has {count} runs; explaining the newest, {newest}")
-    return newest
+    runs = registry.list_runs(path)
+    if not runs:
+        return run_folder.nodes_inside(path)
+    newest = registry.parts(runs, "latest", where=path)
+    if len({one.run for one in runs}) > 1:
+        count = len({one.run for one in runs})
+        streams.remark(f"{path} has {count} runs; explaining the newest, {newest[0].folder}")
+    return [one.folder for one in newest]
 
 
 def _explain_run(arguments: argparse.Namespace) -> int:
@@ -133,10 +136,20 @@ def _explain_run(arguments: argparse.Namespace) -> int:
     from holdfast.explain.read import run_folder
     from holdfast.run.runs import registry
 
-    chosen = registry.find(arguments.runs, arguments.run)
-    if chosen.state is not registry.RunState.RUNNING:
-        return _explain([chosen.folder], arguments)
+    listed = registry.list_runs(arguments.runs)
+    folders = registry.parts(listed, arguments.run, where=arguments.runs)
+    chosen = next((one for one in folders if one.state is registry.RunState.RUNNING), None)
+    if chosen is None:
+        return _explain([one.folder for one in folders], arguments)
     pids = run_folder.read(chosen.folder).story.newest
+    if chosen.node:  # the journal has the ranks of all nodes; theirs are other processes here
+        from holdfast.system import proc
+
+        pids = {
+            rank: pid
+            for rank, pid in pids.items()
+            if (row := proc.row_of(pid)) and row.parent == chosen.pid
+        }
     if not pids:
         raise ConfigError(
             f"{chosen.id} has not started its ranks yet", hint="try again in a few seconds"

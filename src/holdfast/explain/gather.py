@@ -7,6 +7,8 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from holdfast import catalogue
 from holdfast.analysis.collectives import own_numbers
 from holdfast.analysis.logs.wreckage import InputSource, Wreckage
@@ -29,6 +31,7 @@ from holdfast.explain.read.collected import Collected
 from holdfast.explain.read.file_names import FileNameHints
 from holdfast.explain.read.inputs import Opened
 from holdfast.explain.read.log import LogReader
+from holdfast.explain.read.run_folder import RunFolder
 from holdfast.explain.read.run_journal import Story
 from holdfast.explain.read.sanitize import decoded
 from holdfast.explain.read.scan import Scanner
@@ -48,9 +51,8 @@ def gather(
     """Read everything under these paths, or what is piped in; `progress` gets bytes read."""
     collector = _Collector(progress)
     plain = [path for path in paths if not run_folder.looks_like(path)]
-    for path in paths:
-        if run_folder.looks_like(path):
-            collector.read_run(path)
+    for run in run_folder.read_all([path for path in paths if path not in plain]):
+        collector.read_run(run)
     if plain or not paths:
         collector.read_all(plain, stdin)
     return collector.wreckage()
@@ -77,17 +79,17 @@ class _Collector:
         self._packed = run_folder.Packed()
         self._dumps: list[tuple[Opened, int | None, dumps.Dump]] = []
 
-    def read_run(self, path: str) -> None:
+    def read_run(self, run: RunFolder) -> None:
         """A folder of `holdfast run`: its journal says who was who, and which attempt counts."""
-        run = run_folder.read(path)
         self._tell(run.story, InputSource(name=run.paths.journal, kind="journal"))
         for rank, file in () if run.story.finished else run.files():
-            self.read_all([file], None, rank=rank)
+            self.read_all([file], None, told=FileNameHints(rank=rank, host=run.marker.node))
 
     def _tell(self, story: Story, journal: InputSource) -> None:
         found = self._collected
         found.sources.append(journal)
-        found.exits.extend(story.exits)
+        known = {(one.rank, one.code) for one in found.exits}
+        found.exits.extend(one for one in story.exits if (one.rank, one.code) not in known)
         found.live_verdicts += story.told
         found.pids |= story.pids
         found.worlds |= story.worlds
@@ -95,15 +97,17 @@ class _Collector:
         found.world_size = story.world_size or found.world_size
 
     def read_all(
-        self, paths: Sequence[str], stdin: Reader | None, *, rank: int | None = None
+        self, paths: Sequence[str], stdin: Reader | None, *, told: FileNameHints | None = None
     ) -> None:
         for opened in inputs.sources(paths, stdin):
             if isinstance(opened, InputSource):
                 self._collected.sources.append(opened)
                 continue
             opened.progress = self._progress
-            told = file_names.hints(opened.name)
-            self.read(opened, FileNameHints(rank=rank) if rank is not None else told)
+            named = file_names.hints(opened.name)
+            if told is not None:
+                named = told if told.rank is not None else _on(named, told.host)
+            self.read(opened, named)
 
     def read(self, opened: Opened, named: FileNameHints) -> None:
         peek = opened.peek()
@@ -112,6 +116,7 @@ class _Collector:
             return
         if self._packed.passes_over(opened.name):
             return
+        named = _on(named, self._packed.node(opened.name))
         if named.attempt is not None:
             self._collected.attempts[opened.name] = named.attempt
         if named.local_rank is not None:
@@ -188,6 +193,10 @@ class _Collector:
         legible = {r: one for r, one in found.recorders.items() if isinstance(one, Recorder)}
         found.recorders |= own_numbers.told_apart(legible, found.worlds)
         return assemble(found)
+
+
+def _on(named: FileNameHints, host: str) -> FileNameHints:
+    return msgspec.structs.replace(named, host=host) if host else named
 
 
 def _error_file(opened: Opened, peek: bytes) -> tracebacks.ParsedException | None:

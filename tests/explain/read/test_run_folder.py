@@ -177,6 +177,55 @@ def test_nothing_is_said_of_a_run_that_ended_well(
     assert not report.failed
 
 
+def two_nodes(root: Path) -> Path:
+    """Of one run: `a` coordinated and wrote the end; the launcher of `b`, with rank 1, was killed
+    in attempt 1, for which both journals have the same verdict."""
+    killed = {**VERDICT, "attempt": 1, "hosts": ["b"], "reason": "b was lost", "slug": "node-lost"}
+    end = {"kind": "end", "exit_code": 124, "attempt": 1}
+    stories = {"a": (killed, end), "b": ({"kind": "progress", "attempt": 0, "steps": 3},)}
+    for rank, (node, records) in enumerate(stories.items()):
+        folder = made(root / node, journal(LAUNCH, *STARTED, *records))
+        marker = {"run": "r", "started": 1.0, "of": "r", "node": node, "coordinates": node == "a"}
+        (folder / MARKER).write_text(json.dumps(marker))
+        for attempt in (0, 1):
+            log = folder / f"attempt-{attempt}" / f"rank-{rank}" / "stderr.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(f"RuntimeError: in attempt {attempt}\n")
+    return root
+
+
+def packed_nodes(root: Path) -> str:
+    """As `holdfast bundle --hosts` does."""
+    target = root.with_suffix(".tar.gz")
+    with tarfile.open(target, "w:gz") as archive:
+        for node in ("a", "b"):
+            files = sorted(path for path in (root / node).rglob("*") if path.is_file())
+            for file in sorted(files, key=lambda path: path.parent != root / node):
+                archive.add(file, f"r/{file.relative_to(root)}")
+    return str(target)
+
+
+@pytest.mark.parametrize("pack", [str, packed_nodes])
+def test_the_coordinators_journal_speaks_for_all_nodes(
+    tmp_path: Path, pack: Callable[[Path], str]
+) -> None:
+    where = pack(two_nodes(tmp_path / "r"))
+    found = gather(run_folder.nodes_inside(where) or [where])
+    assert [one.slug for one in found.live_verdicts] == ["node-lost"]
+    texts = {(one.rank, one.line.host, one.text) for one in found.raised}
+    assert texts == {(0, "a", "in attempt 1"), (1, "b", "in attempt 1")}
+    journals = [one.name for one in found.sources if one.kind == "journal"]
+    assert [name.split("/")[-2] for name in journals] == ["a", "b"]
+
+
+def test_only_folders_of_one_run_are_its_nodes(tmp_path: Path) -> None:
+    root = two_nodes(tmp_path / "r")
+    assert run_folder.nodes_inside(str(root)) == [str(root / "a"), str(root / "b")]
+    made(root / "c", "")
+    assert run_folder.nodes_inside(str(root)) == []
+    assert run_folder.nodes_inside("-") == []
+
+
 def test_any_other_folder_is_not_ours(tmp_path: Path) -> None:
     assert not run_folder.looks_like(str(tmp_path))
     assert run_folder.looks_like(str(made(tmp_path / "r", "")))

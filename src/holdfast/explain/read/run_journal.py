@@ -54,14 +54,19 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     """name -> ranks by their numbers in it, where they had formed several"""
     finished: bool
     """this very attempt ended well: nothing is to be explained"""
+    ended: bool = False
+    """its launcher wrote the end of the run"""
+    newest_at: float = 0.0
+    """when its last line was written"""
 
 
-def read(text: bytes, source: str) -> Story:
+def read(text: bytes, source: str, *, attempt: int | None = None) -> Story:
     """Never raises: a journal cut in the middle of a line, as a crash leaves it, is read as far
-    as it goes."""
+    as it goes. `attempt`: as another node's journal of the same run tells."""
     numbered = list(decode_lines(text))
     records = [record for _, record in numbered]
-    attempt = _attempt_to_explain(records)
+    if attempt is None:
+        attempt = _attempt_to_explain(records)
     mine = [(number, r) for number, r in numbered if _is_of(r, attempt)]
     ranks = [r for r in records if isinstance(r, RankRecord)]
     worlds = [r.world for r in records if isinstance(r, LaunchRecord) and r.world]
@@ -80,6 +85,8 @@ def read(text: bytes, source: str) -> Story:
         evidence=_evidence(mine),
         worlds=_worlds(mine),
         finished=finished,
+        ended=any(isinstance(r, EndRecord) for r in records),
+        newest_at=max((r.t for r in records), default=0.0),
     )
 
 

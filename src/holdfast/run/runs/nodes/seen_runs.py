@@ -48,9 +48,11 @@ def by_run(seen: Sequence[SeenRun]) -> list[list[SeenRun]]:
 
 
 def _weight(one: SeenRun) -> tuple[object, ...]:
-    """The coordinator's journal tells most; then what runs, then what has come furthest."""
+    """The coordinator's journal tells most, unless its machine was lost and others' have an end;
+    then what runs, then what has come furthest."""
     summary = one.summary
     return (
+        summary.state not in (RunState.RUNNING, RunState.ENDED),
         not summary.coordinates,
         summary.state is not RunState.RUNNING,
         -summary.steps,
