@@ -101,13 +101,17 @@ class NodesJob:
         asked: Sequence[str] = (),
         flags: Sequence[str] = (),
         endpoint: str = "",
+        typed: Callable[[Sequence[Host], Host], list[str]] | None = None,
     ) -> None:
+        """`typed`: how the nodes are told to meet, instead of `endpoint`; torchrun then gets no
+        help beyond it."""
         self.lab, self.hosts, self.folder, self.launcher = lab, list(hosts), folder, launcher
         self.nnodes = nnodes or str(len(self.hosts))
         self.nproc = nproc
         self.script = [str(TARGET), str(folder), str(steps), *asked]
         self.flags = list(flags)
         self.endpoint = endpoint or f"{self.hosts[0].address}:{PORT}"
+        self.typed = typed
         self.nodes: dict[str, Node] = {}
         self.screens: dict[str, list[Line]] = {host.name: [] for host in self.hosts}
         self.marked = 0.0
@@ -126,15 +130,20 @@ class NodesJob:
     # --- to start and to end ---------------------------------------------------------------------
 
     def command(self, host: Host) -> list[str]:
-        common = ["--nnodes", self.nnodes, "--nproc-per-node", str(self.nproc),
-                  "--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint, "--rdzv-id", "lab",
-                  "--max-restarts", "3"]  # fmt: skip
-        if self.launcher == "holdfast":
-            return [sys.executable, "-m", "holdfast", "run", *common, *self.flags, *self.script]
-        is_host = host is self.hosts[0]
-        own = ["--local-addr", host.address, "--rdzv-conf", f"is_host={int(is_host)}",
-               "--redirects", "3", "--log-dir", "logs"]  # fmt: skip
-        return [sys.executable, "-m", "torch.distributed.run", *common, *own, *self.script]
+        program = "holdfast" if self.launcher == "holdfast" else "torch.distributed.run"
+        start = [sys.executable, "-m", program, *(["run"] if program == "holdfast" else [])]
+        start += ["--nnodes", self.nnodes, "--nproc-per-node", str(self.nproc)]
+        if self.typed is not None:
+            start += self.typed(self.hosts, host)
+        else:
+            start += ["--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint,
+                      "--rdzv-id", "lab", "--max-restarts", "3"]  # fmt: skip
+        if self.launcher == "torchrun":
+            start += ["--redirects", "3", "--log-dir", "logs"]
+            if self.typed is None:
+                is_host = int(host is self.hosts[0])
+                start += ["--local-addr", host.address, "--rdzv-conf", f"is_host={is_host}"]
+        return [*start, *self.flags, *self.script]
 
     def start(self, host: Host, command: Sequence[str] | None = None) -> Node:
         own = self.folder / host.name  # hosts share the disk: run folders of one name do not
