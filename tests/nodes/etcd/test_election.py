@@ -18,7 +18,7 @@ from holdfast.nodes.etcd.election import (
     ElectionKeys,
     ElectionView,
     Follow,
-    JobIsOver,
+    JobEnded,
     KeptJob,
     RegisteredNode,
     StandForElection,
@@ -42,6 +42,7 @@ def view(
 
 
 JOB = KeptJob(id="j", lease=1, token="t", round=3)
+ENDED = KeptJob(id="j", lease=1, round=3, ended="done")
 MEMBER = Candidate("b", "id-b", "j", 3)
 
 
@@ -58,8 +59,10 @@ MEMBER = Candidate("b", "id-b", "j", 3)
         (view(None, JOB), MEMBER._replace(round=2), Await),
         (view(None, JOB), Candidate("spare", "id-s"), Await),
         (view(None, KeptJob(id="j", lease=1)), Candidate("b", "id-b"), StandForElection),
-        (view(), MEMBER, JobIsOver),
-        (view(coordinator(), KeptJob(id="k", lease=1)), MEMBER, JobIsOver),
+        (view(), MEMBER, JobEnded),
+        (view(None, ENDED), MEMBER, JobEnded),
+        (view(None, ENDED), Candidate("new", "id-new"), StandForElection),
+        (view(coordinator(), KeptJob(id="k", lease=1)), MEMBER, JobEnded),
         (view(coordinator(job="old"), JOB), Candidate("b", "id-b"), Await),
         # our own candidacy, whose answer was lost
         (view(coordinator("b", port=0), JOB), MEMBER, StandForElection),
@@ -123,7 +126,7 @@ class Elections(RuleBasedStateMachine):
         move = next_move(before, launcher.me, KEYS)
         if late:  # something happens between the look and the candidacy
             self.stored.pop(KEYS.job, None)
-        if isinstance(move, JobIsOver):
+        if isinstance(move, JobEnded):
             self.launchers[number] = Launcher(Candidate(f"n{number}", f"new-{self.revision}"))
             self.revision += 1
         if not isinstance(move, StandForElection) or not all(map(self.holds, move.only_if)):

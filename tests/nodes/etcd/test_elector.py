@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.nodes.etcd.client import EtcdClient
-from holdfast.nodes.etcd.election import LEASE, Await, Follow, JobIsOver, keys_of, view_of
+from holdfast.nodes.etcd.election import LEASE, Await, Follow, JobEnded, keys_of, view_of
 from holdfast.nodes.etcd.elector import Elected, Elector
 from holdfast.nodes.etcd.etcd_errors import EtcdUnreachable
 from tests.lab.etcd import Etcd
@@ -46,7 +46,8 @@ class Launchers:
 
     def close(self) -> None:
         for one in self.made:
-            one.close(job_is_over=True)
+            one.end_job("done")
+            one.close()
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def launchers(etcd: Etcd, request: pytest.FixtureRequest) -> Iterator[Launchers]
     made.close()
 
 
-def outcome(elector: Elector, *, seconds: float = 20) -> Elected | Follow | JobIsOver:
+def outcome(elector: Elector, *, seconds: float = 20) -> Elected | Follow | JobEnded:
     """Once it is not Await any more, also while etcd cannot be asked."""
     deadline = time.monotonic() + seconds
     while True:
@@ -85,7 +86,7 @@ def until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
 
 def die(elector: Elector) -> None:
     """As by SIGKILL: its thread is gone, its leases run out."""
-    elector._ended = True
+    elector._closing = True
     elector._wake.set()
     assert elector._thread
     elector._thread.join()
@@ -95,7 +96,7 @@ def test_one_of_four_is_elected_and_the_others_learn_where_it_is(launchers: Laun
     four = [launchers.elector(name) for name in "abcd"]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
 
-        def take_part(one: Elector) -> Elected | Follow | JobIsOver:
+        def take_part(one: Elector) -> Elected | Follow | JobEnded:
             answer = outcome(one)
             if isinstance(answer, Elected):
                 one.announce(("10.0.0.1",), 29400)
@@ -165,8 +166,9 @@ def test_a_job_that_ended_is_not_taken_over(launchers: Launchers) -> None:
     b.in_round(1)
     a.publish(1, {})
     until(lambda: launchers.newest_round() == 1)
-    a.close(job_is_over=True)
-    assert isinstance(outcome(b), JobIsOver)
+    a.end_job("all ranks exited with 0")
+    a.close()
+    assert outcome(b) == JobEnded("all ranks exited with 0")
     assert isinstance(outcome(launchers.elector("c")), Elected)
 
 

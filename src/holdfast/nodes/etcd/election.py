@@ -47,6 +47,8 @@ class KeptJob(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
     """of its launchers; '' where every node was given one"""
     round: int = 0
+    ended: str = ""
+    """why there is no other round, for nodes that come back; '' while there may be"""
     carried: dict[str, Any] = {}
     """what the next coordinator has to know; its meaning is the launcher's"""
 
@@ -90,11 +92,11 @@ class Await(NamedTuple):
     why: str
 
 
-class JobIsOver(NamedTuple):
+class JobEnded(NamedTuple):
     why: str
 
 
-Move = Follow | StandForElection | Await | JobIsOver
+Move = Follow | StandForElection | Await | JobEnded
 
 
 class ElectionKeys(NamedTuple):
@@ -130,8 +132,10 @@ def view_of(found: Mapping[str, StoredValue], keys: ElectionKeys) -> ElectionVie
 def next_move(view: ElectionView, me: Candidate, keys: ElectionKeys) -> Move:
     """What this launcher does, which knows of no coordinator that it reaches."""
     coordinator, job = view.coordinator, view.job
+    if me.round and job is not None and job.id == me.job and job.ended:
+        return JobEnded(job.ended)
     if me.round and (job is None or job.id != me.job):
-        return JobIsOver("the job ended, or was started again, while this node was cut off")
+        return JobEnded("the job ended, or was started again, while this node was cut off")
     if coordinator is None or coordinator.identity == me.identity:
         return _without_coordinator(view, me, keys)
     if not coordinator.port:
@@ -145,8 +149,9 @@ def _without_coordinator(view: ElectionView, me: Candidate, keys: ElectionKeys) 
     job = view.job
     # One that is our own: what we asked for was done, only the answer was lost.
     free = () if view.coordinator else (Absent(keys.coordinator),)
-    if job is None:
-        return StandForElection((*free, Absent(keys.job)), None)
+    if job is None or job.ended:
+        there = Unchanged(keys.job, view.job_created) if job else Absent(keys.job)
+        return StandForElection((*free, there), None)
     if job.round == 0 or me.round >= job.round:
         return StandForElection((*free, Unchanged(keys.job, view.job_created)), job)
     nodes = text.names(view.nodes) if view.nodes else "no node"

@@ -24,7 +24,7 @@ from holdfast.nodes.etcd.election import (
     ElectedNode,
     ElectionKeys,
     Follow,
-    JobIsOver,
+    JobEnded,
     KeptJob,
     RegisteredNode,
     StandForElection,
@@ -74,12 +74,12 @@ class Elector:
         self._overruled = ""
         self._outage = _Outage(say)
         self._wake = threading.Event()
-        self._ended = False
+        self._closing = False
         self._thread: threading.Thread | None = None
 
     # --- asked by the launcher -----------------------------------------------------------------
 
-    def campaign(self) -> Elected | Follow | Await | JobIsOver:
+    def campaign(self) -> Elected | Follow | Await | JobEnded:
         """One try; ask again after a moment while it is Await.
 
         Raises:
@@ -139,25 +139,32 @@ class Elector:
             return _now() - self._renewed_at >= LEASE
 
     def step_down(self) -> None:
-        """This node does not coordinate any more; the next may be elected at once."""
+        """This node does not coordinate any more: the next may be elected at once."""
         with self._lock:
-            mine, self._coordinates, self._overruled = self._coordinates, None, ""
+            self._coordinates, self._overruled = None, ""
             lease, self._lease = self._lease, 0
-        if mine and lease:
+        if lease:
             with contextlib.suppress(EtcdError):
                 self._client.revoke(lease)
 
-    def close(self, *, job_is_over: bool) -> None:
-        """`job_is_over`: nobody is to take over; else this node only leaves."""
-        self._ended = True
+    def end_job(self, why: str) -> None:
+        """As the coordinator, at its end: nobody is to take over."""
+        with self._lock:
+            job, mine = self._job, self._coordinates
+        if job and mine and not self._overruled:
+            ended = msgspec.structs.replace(job, ended=why)
+            with contextlib.suppress(EtcdError):  # then it is forgotten in half a minute
+                self._client.change((), (Put(self._keys.job, _json(ended), job.lease),))
+                with self._lock:
+                    self._job = None
+
+    def close(self) -> None:
+        """This launcher ends; where it coordinated, another may be elected at once."""
+        self._closing = True
         self._wake.set()
         if self._thread:
             self._thread.join(10)
-        with contextlib.suppress(EtcdError):
-            if job_is_over and self._job and self._coordinates and not self._overruled:
-                self._client.revoke(self._job.lease)
-            if self._lease:
-                self._client.revoke(self._lease)
+        self.step_down()
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -195,7 +202,7 @@ class Elector:
         return Elected(job.token, job.round, job.carried, took_over=job.round > 0)
 
     def _keep(self) -> None:
-        while not self._ended:
+        while not self._closing:
             try:
                 self._renew()
                 self._save()

@@ -62,10 +62,10 @@ def consider(scene: Scene, verdict: Verdict | None, policy: Policy) -> Restart:
     failures = (*scene.failures, failure_of(scene, verdict))
     if loop := restart_loop.same_failure_twice(msgspec.structs.replace(scene, failures=failures)):
         return Restart(False, loop.reason, loop=loop)
-    return _within_budget(failures, policy)
+    return within_budget(failures, policy)
 
 
-def _within_budget(failures: Sequence[Failure], policy: Policy) -> Restart:
+def within_budget(failures: Sequence[Failure], policy: Policy) -> Restart:
     used = len(failures)
     if not policy.restarts_typed:
         if progressed(failures):

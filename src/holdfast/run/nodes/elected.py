@@ -1,0 +1,248 @@
+"""A launcher whose coordinator is elected in etcd: it coordinates, or is a member, by turns.
+
+torch's agent has one watcher and one source of rounds for its whole life. Behind both stands what
+this launcher is at present. When that is over (the coordinator is lost, or this node is not it any
+more) its ranks are killed at once, and the agent asks for the next round: then there is an
+election, and what this launcher is from there on takes the place of what it was.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from holdfast.analysis.scene.scene import SurvivingProcess
+from holdfast.nodes.channel_errors import ChannelError
+from holdfast.nodes.etcd.election import Await, Follow, JobEnded
+from holdfast.nodes.etcd.elector import Elected, Elector, Say
+from holdfast.nodes.etcd.etcd_errors import EtcdUnreachable
+from holdfast.run.nodes.round_source import (
+    JobIsOver,
+    OpenStore,
+    RoundPlace,
+    RoundSource,
+    ToldToEnd,
+    WaitInterrupted,
+)
+from holdfast.run.nodes.takeover import CarriedJob
+from holdfast.run.watch.interface import JobAction, Watcher
+
+FIRST_CONTACT = 20.0
+"""seconds for etcd to answer for the first time: a wrong address is to be said soon"""
+ASK_AGAIN = 0.3
+SAID_AFTER = 3.0
+"""seconds of one and the same wait before the user is told"""
+STEP_EVERY = 5.0
+"""seconds between two notes of the step for a successor"""
+LOST = 124
+
+
+class NodeRole(Protocol):
+    """The coordinator, or a member, for as long as it lasts."""
+
+    rounds: RoundSource
+    watcher: Watcher
+
+    def over(self) -> str:
+        """Why this launcher cannot be this any more; '' while it can."""
+
+    def carried(self) -> CarriedJob | None:
+        """What a successor has to know; None for a member."""
+
+    def rank_environment(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
+        """What a rank about to start gets."""
+
+    def close(self, why: str) -> None:
+        """Its ranks are gone."""
+
+
+class RoleMaker(Protocol):
+    def coordinate(self, elected: Elected) -> NodeRole:
+        """Listen, and have the elector announce where. Raises JobIsOver when the job may not go
+        on: it is said."""
+
+    def follow(self, coordinator: Follow) -> NodeRole:
+        """Join it. Raises ChannelError."""
+
+
+class _RoleIsOver(Exception):  # noqa: N818 - its name is what happened
+    """While a round was awaited."""
+
+
+class ElectedLauncher:
+    """All calls but none of `say` come from the agent's one thread."""
+
+    def __init__(
+        self, elector: Elector, roles: RoleMaker, *, say: Say, join_timeout: float
+    ) -> None:
+        self._elector, self._roles, self._say = elector, roles, say
+        self._join_timeout = join_timeout
+        self.role: NodeRole | None = None
+        self._over = ""
+        self._local_ranks: frozenset[int] = frozenset()
+        self._published: CarriedJob | None = None
+        self._published_at = 0.0
+        self._contact = False
+
+    # --- a source of rounds --------------------------------------------------------------------
+
+    def next_round(self, open_store: OpenStore, told: ToldToEnd) -> RoundPlace:
+        deadline = time.monotonic() + self._join_timeout
+        while True:
+            if self.role is not None and (self._over or self.role.over()):
+                self._drop()
+            self.role = role = self.role or self._elect(told, deadline)
+            try:
+                place = role.rounds.next_round(open_store, lambda: _or_over(role, told))  # noqa: B023
+            except (_RoleIsOver, JobIsOver):
+                if not (why := role.over()):
+                    raise
+                self._say_over(why)
+            else:
+                self._elector.in_round(place.start.round)
+                self._publish()
+                return place
+
+    def _drop(self) -> None:
+        """The ranks are gone: the others may elect another at once."""
+        role, self.role, self._over, self._published = self.role, None, "", None
+        if role is not None:
+            role.close("")
+        self._elector.step_down()
+
+    def _elect(self, told: ToldToEnd, deadline: float) -> NodeRole:
+        waits = _Waits(self._say)
+        contact_by = time.monotonic() + FIRST_CONTACT
+        while True:
+            if told() is not None:
+                raise WaitInterrupted
+            try:
+                answer = self._elector.campaign()
+                self._contact = True
+                if isinstance(answer, Elected):
+                    return self._roles.coordinate(answer)
+                if isinstance(answer, Follow):
+                    return self._roles.follow(answer)
+                if isinstance(answer, JobEnded):
+                    self._say(answer.why)
+                    raise JobIsOver(answer.why, LOST)
+                waits.look(answer.why)
+            except EtcdUnreachable as problem:
+                if time.monotonic() > (deadline if self._contact else contact_by):
+                    raise
+                waits.look(f"waiting for etcd: {problem.sentence}")
+            except ChannelError as problem:
+                answer = Await(problem.sentence)
+                waits.look(f"cannot reach the coordinator that etcd names: {problem.sentence}")
+            if time.monotonic() > deadline:
+                why = f"no coordinator within the join timeout of {self._join_timeout:.0f} s"
+                self._say(f"{why}: {waits.why}")
+                raise JobIsOver(why, LOST)
+            time.sleep(ASK_AGAIN)
+
+    # --- a watcher -----------------------------------------------------------------------------
+
+    def rank_environment(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
+        return self._now().rank_environment(local_rank, environment)
+
+    def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
+        self._local_ranks = frozenset(pids)
+        self._now().watcher.ranks_started(attempt, pids)
+
+    def look(self) -> JobAction:
+        role = self._now()
+        if self._over or (why := role.over()):
+            if not self._over:
+                self._over = why
+                self._say_over(why)
+            return JobAction.RESTART
+        action = role.watcher.look()
+        self._publish()
+        return action
+
+    def _say_over(self, why: str) -> None:
+        self._say(f"{why}; another coordinator is elected through etcd")
+
+    def culprits(self) -> frozenset[int]:
+        """Fencing: another group of ranks may start soon."""
+        return self._local_ranks if self._over else self._now().watcher.culprits()
+
+    def exiting(self) -> frozenset[int]:
+        return frozenset() if self._over else self._now().watcher.exiting()
+
+    def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
+        self._now().watcher.waiting_for_exit(ranks, seconds_left)
+
+    def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
+        self._now().watcher.signal_forwarded(sign, ranks)
+
+    def waits_for_others(self, sign: signal.Signals) -> bool:
+        return not self._over and self._now().watcher.waits_for_others(sign)
+
+    def told_to_stop(self, sign: signal.Signals) -> None:
+        if self.role is not None:
+            self.role.watcher.told_to_stop(sign)
+
+    def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
+        self._now().watcher.outlived(processes, ended=ended)
+
+    def ranks_stopped(self) -> None:
+        self._now().watcher.ranks_stopped()
+
+    def exit_code(self) -> int:
+        return self.role.watcher.exit_code() if self.role else LOST
+
+    def close(self, exit_code: int) -> None:
+        """The launcher ends, its ranks are gone."""
+        if self.role is not None and self.role.carried() is not None and not self._over:
+            self._elector.end_job(f"the job ended with exit code {exit_code}")
+        if self.role is not None:
+            self.role.close("")
+        self._elector.close()
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _now(self) -> NodeRole:
+        assert self.role is not None, "ranks run in a round, and a round needs a role"
+        return self.role
+
+    def _publish(self) -> None:
+        """For a successor, when something changed; the step alone not at every look."""
+        carried = self.role.carried() if self.role else None
+        if carried is None or carried.newest is None or carried == self._published:
+            return
+        only_the_step = self._published is not None and (
+            carried.newest == self._published.newest
+            and carried.failures == self._published.failures
+            and carried.resumes == self._published.resumes
+        )
+        now = time.monotonic()
+        if not only_the_step or now - self._published_at >= STEP_EVERY:
+            self._published, self._published_at = carried, now
+            self._elector.publish(carried.newest.round, carried.plain())
+
+
+def _or_over(role: NodeRole, told: ToldToEnd) -> signal.Signals | None:
+    if role.over():
+        raise _RoleIsOver
+    return told()
+
+
+class _Waits:
+    """Says what is waited for, once it has lasted, and again when that changes."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self.why = ""
+        self._since = 0.0
+        self._said = ""
+
+    def look(self, why: str) -> None:
+        now = time.monotonic()
+        if why != self.why:
+            self.why, self._since = why, now
+        if self._said != why and now - self._since >= SAID_AFTER:
+            self._said = why
+            self._say(why)

@@ -1,0 +1,51 @@
+"""What a coordinator leaves to the next one, and whether the job may go on with it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.analysis.scene.scene import Failure, Policy
+from holdfast.run.nodes.messages import RoundStart
+from holdfast.run.watch import restart
+from holdfast.run.watch.restart import Restart
+
+SLUG = "store-host-lost"
+
+
+class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
+    newest: RoundStart | None = None
+    restarts: int = 0
+    failures: tuple[Failure, ...] = ()
+    resumes: bool = False
+    """something was seen that resumes the job"""
+    step: int = 0
+    """that it had come to, a few seconds ago; 0 may be 'unknown'"""
+
+    def plain(self) -> dict[str, Any]:
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
+
+
+def carried_job(document: Mapping[str, Any]) -> CarriedJob:
+    """Empty before the first round."""
+    return msgspec.convert(dict(document), CarriedJob)
+
+
+def with_loss(left: CarriedJob) -> CarriedJob:
+    """The loss of the coordinator is a failure like any other, and counts as one restart."""
+    lost = Failure(slug=SLUG, ranks=(), step=left.step, lasted=0.0)
+    return msgspec.structs.replace(
+        left, failures=(*left.failures, lost), restarts=left.restarts + 1
+    )
+
+
+def may_continue(left: CarriedJob, policy: Policy) -> Restart:
+    """`left` with the loss in it."""
+    if not policy.max_restarts:
+        return Restart(False, "stopping (--max-restarts is 0)")
+    if not policy.restarts_typed and not left.resumes:
+        return Restart(False, restart.NO_RESUME)
+    return restart.within_budget(left.failures, policy)
