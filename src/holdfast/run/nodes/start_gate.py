@@ -1,0 +1,163 @@
+"""What is looked at before nodes train together: whether they differ, and the paths between them.
+
+The coordinator asks this at every look while it forms a round. Nodes that have passed together are
+not tried again; for one that joins later, the paths between it and the others are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from holdfast import catalogue
+from holdfast.analysis.nodes import NodesFacts, PortKind
+from holdfast.analysis.nodes.islands import islands
+from holdfast.analysis.nodes.reachability import matrix
+from holdfast.findings import Finding, Status
+from holdfast.nodes.probing.messages import ProbeReply, ProbeRequest
+from holdfast.nodes.probing.plan import listening_addresses
+from holdfast.run.nodes.messages import NodeCard
+from holdfast.run.nodes.nodes_facts import machines, nodes_facts
+from holdfast.run.nodes.path_trials import Addresses, PathTrials, TrialOutcome
+from holdfast.view import text
+
+
+class GateNews(NamedTuple):
+    requests: tuple[tuple[str, ProbeRequest], ...] = ()
+    """to be sent, or to be handed to this node's own station"""
+    lines: tuple[str, ...] = ()
+    """for the screens of all nodes"""
+    without: tuple[str, ...] = ()
+    """nodes to leave out: the others can do without them"""
+    stop: str = ""
+    """why no round can start: the job ends on all nodes"""
+
+
+@dataclass
+class StartGate:
+    own: str
+    """the node that coordinates"""
+    port: int
+    """where the launchers meet"""
+    least: int
+    trials: PathTrials
+    """shared with those that are asked for while the job runs"""
+    _passed: frozenset[frozenset[str]] = frozenset()
+    """pairs of launchers, by identity, whose paths were tried and pass"""
+    _compared: frozenset[str] = frozenset()
+    _said: set[str] = field(default_factory=set)
+    _trial: TrialOutcome | None = None
+    """the newest that was judged"""
+    _asked: bool = False
+
+    def passed(self, cards: Mapping[str, NodeCard]) -> bool:
+        """All of these may start together."""
+        return {card.identity for card in cards.values()} <= self._compared and all(
+            pair in self._passed for pair in _pairs(_looked_at(cards))
+        )
+
+    def look(self, cards: Mapping[str, NodeCard], now: float) -> GateNews:
+        """`cards`: of all launchers that are here, this one included."""
+        checked = _looked_at(cards)
+        if self.passed(cards):
+            return GateNews()
+        identities = frozenset(card.identity for card in cards.values())
+        if not identities <= self._compared:
+            self._compared = self._compared | identities
+            if news := self._judged(checked, None):
+                return news
+        if self._asked and not self.trials.busy and self.trials.newest is not self._trial:
+            self._asked, self._trial = False, self.trials.newest
+            return self._after_trial(checked)
+        if not self._asked:
+            names = {card.identity: name for name, card in checked.items()}
+            untried = [pair for pair in _pairs(checked) if pair not in self._passed]
+            if untried and not self.trials.busy:
+                self._asked = True
+                self.trials.want([way for pair in untried for way in _ways(pair, names)])
+        addresses = {name: _addresses(card) for name, card in cards.items()}
+        return GateNews(requests=tuple(self.trials.look(now, addresses)))
+
+    def heard(self, node: str, reply: ProbeReply) -> None:
+        self.trials.heard(node, reply)
+
+    def _after_trial(self, checked: Mapping[str, NodeCard]) -> GateNews:
+        trial = self._trial
+        assert trial is not None
+        tried = {name for pair in trial.pairs for name in pair}
+        judged = {name: card for name, card in checked.items() if name in tried}
+        answered = {name: card for name, card in judged.items() if name not in trial.silent}
+        news = self._judged(answered, trial) or GateNews()
+        if news.stop:
+            return news
+        # A node that did not answer is not held back: 'could not look' stops no job.
+        here = {name: card for name, card in judged.items() if name not in news.without}
+        self._passed |= frozenset(
+            frozenset((here[a].identity, here[b].identity))
+            for a, b in trial.pairs
+            if a in here and b in here
+        )
+        unseen = [f"the paths of {name} were not tried: it did not answer" for name in trial.silent]
+        return news._replace(lines=(*news.lines, *unseen))
+
+    def _judged(self, cards: Mapping[str, NodeCard], trial: TrialOutcome | None) -> GateNews | None:
+        facts = nodes_facts(cards, coordinator=self.own, port=self.port, trial=trial)
+        if facts is None:
+            return None
+        found = catalogue.check_nodes(facts, catalogue.choose([], []))
+        errors = [one for one in found if one.status is Status.ERROR]
+        warnings = [one for one in found if one.status is Status.WARNING]
+        lines = self._new_lines([*warnings, *errors])
+        if not errors:
+            return GateNews(lines=lines) if lines else None
+        left = self._cut_off(facts) if trial else ()
+        if left and len(cards) - len(left) >= self.least:
+            words = f"starting without {', '.join(left)}"
+            return GateNews(lines=(*lines, words), without=left)
+        return GateNews(lines=lines, stop=_headline(errors))
+
+    def _cut_off(self, facts: NodesFacts) -> tuple[str, ...]:
+        """The nodes that none of ours reaches, nor they us; () when it is not that simple."""
+        paths = matrix(facts).of_kind(PortKind.EPHEMERAL)
+        names = [node.name for node in facts.nodes]
+        groups = islands(names, paths.failed(), paths.by_pair)
+        ours = next(group for group in groups if self.own in group)
+        return tuple(name for name in names if name not in ours)
+
+    def _new_lines(self, findings: Iterable[Finding]) -> tuple[str, ...]:
+        """Each is said once."""
+        told = [text.finding(one, colour=False) for one in findings]
+        new = [words for words in told if words not in self._said]
+        self._said.update(new)
+        return tuple(line for words in new for line in words.splitlines())
+
+
+def _headline(errors: Sequence[Finding]) -> str:
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{first.slug}: {first.summary}{more}"
+
+
+def _looked_at(cards: Mapping[str, NodeCard]) -> dict[str, NodeCard]:
+    """Launchers that were allowed to look at their machine, one of each machine."""
+    return {name: card for name, card in machines(cards).items() if card.facts is not None}
+
+
+def _pairs(cards: Mapping[str, NodeCard]) -> list[frozenset[str]]:
+    identities = [card.identity for card in cards.values()]
+    return [
+        frozenset((one, other))
+        for at, one in enumerate(identities)
+        for other in identities[at + 1 :]
+    ]
+
+
+def _ways(pair: Collection[str], names: Mapping[str, str]) -> list[tuple[str, str]]:
+    a, b = (names[identity] for identity in pair)
+    return [(a, b), (b, a)]
+
+
+def _addresses(card: NodeCard) -> Addresses:
+    found = listening_addresses(card.facts) if card.facts else ()
+    return found or tuple(("", address) for address in card.addresses)
