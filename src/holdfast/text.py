@@ -95,6 +95,11 @@ def plural(values: Iterable[object], one: str, many: str) -> str:
     return one if len(set(values)) == 1 else many
 
 
+def counted(count: int, noun: str) -> str:
+    """'1 rank', '4 nodes'."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def shorten(text: str, longest: int) -> str:
     """At most `longest` characters; what was cut is shown by '…'."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -12,7 +12,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousInfo
 
 from holdfast.run.launch.rendezvous import RoundRendezvous
-from holdfast.run.nodes.round_source import OneNode
+from holdfast.run.nodes.round_source import RoundsOfOneNode
 
 
 def client(port: int) -> TCPStore:
@@ -29,7 +29,7 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-handler = RoundRendezvous(run_id="seven", source=OneNode(nproc=1, port=int(sys.argv[1])))
+handler = RoundRendezvous(run_id="seven", source=RoundsOfOneNode(nproc=1, port=int(sys.argv[1])))
 first = handler.next_rendezvous()  # kept, as the agent keeps it
 one = port_of(first)
 client(one).set("stale", "address of a dead rank")

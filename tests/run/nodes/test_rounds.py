@@ -10,7 +10,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from holdfast.run.nodes.messages import NodeCard, RoundStart
 from holdfast.run.nodes.rounds import (
-    FENCE,
     LAST_CALL,
     LAST_CALL_AGAIN,
     RoundAwaited,
@@ -26,9 +25,9 @@ def card(name: str, *, nproc: int = 2, node_rank: int | None = None, life: int =
     )  # fmt: skip
 
 
-def come(rounds: Rounds, *nodes: str, now: float = 0.0, nproc: int = 2) -> None:
+def come(rounds: Rounds, *nodes: str, nproc: int = 2) -> None:
     for name in nodes:
-        rounds.joined(name, card(name, nproc=nproc), now)
+        rounds.joined(name, card(name, nproc=nproc))
         rounds.ready(name, 0)
 
 
@@ -60,7 +59,7 @@ def test_all_of_them_start_at_once() -> None:
     rounds = Rounds(RoundPolicy(2, 2), own="a")
     come(rounds, "a")
     assert awaited(rounds, 0.0).present == ("a",)
-    rounds.joined("b", card("b", nproc=3), 1.0)
+    rounds.joined("b", card("b", nproc=3))
     awaited(rounds, 1.0)  # joined, not ready
     rounds.ready("b", 0)
     start = started(rounds, 1.1)
@@ -72,7 +71,7 @@ def test_enough_nodes_wait_for_more_until_the_last_call() -> None:
     rounds = Rounds(RoundPolicy(2, 4), own="a")
     come(rounds, "a", "b")
     assert "2 of 4 nodes ready: a and b, enough to start" in awaited(rounds, 0.0).sentence
-    come(rounds, "c", now=10.0)
+    come(rounds, "c")
     awaited(rounds, LAST_CALL - 0.1)
     assert names(started(rounds, LAST_CALL)) == ["a", "b", "c"]
 
@@ -87,9 +86,9 @@ def test_nobody_else_is_waited_for_when_the_list_of_nodes_is_complete() -> None:
 
 def test_node_ranks_are_the_typed_ones_and_stay() -> None:
     rounds = Rounds(RoundPolicy(3, 3), own="a")
-    rounds.joined("a", card("a", node_rank=1), 0.0)
-    rounds.joined("b", card("b", node_rank=2), 0.0)
-    rounds.joined("c", card("c", node_rank=0), 0.0)
+    rounds.joined("a", card("a", node_rank=1))
+    rounds.joined("b", card("b", node_rank=2))
+    rounds.joined("c", card("c", node_rank=0))
     for name in "abc":
         rounds.ready(name, 0)
     assert names(started(rounds, 0.0)) == ["c", "a", "b"]
@@ -100,23 +99,25 @@ def test_untyped_nodes_keep_their_order_and_the_coordinator_is_first() -> None:
     come(rounds, "b", "a", "c")
     assert names(started(rounds, 0.0)) == ["c", "b", "a"]
     rounds.ended()
-    rounds.lost("b", 1.0)
+    rounds.lost("b")
     for name in "ac":
         rounds.ready(name, 1)
     awaited(rounds, 1.0)
-    rounds.joined("b", card("b", life=1), 2.0)  # a new launcher on the same machine
+    rounds.joined("b", card("b", life=1))  # a new launcher on the same machine
     rounds.ready("b", 0)
-    assert names(started(rounds, 1.0 + FENCE)) == ["c", "b", "a"]
+    assert names(started(rounds, 2.0)) == ["c", "b", "a"]
 
 
 def test_a_lost_node_is_waited_for_until_it_has_fenced_itself() -> None:
     rounds = running()
-    rounds.lost("b", 100.0)
+    rounds.lost("b")
     rounds.ended()
     for name in "acd":
         rounds.ready(name, 1)
     awaited(rounds, 100.0)
-    awaited(rounds, 100.0 + FENCE - 0.1)
+    told = awaited(rounds, 100.0 + LAST_CALL_AGAIN).sentence
+    assert told == "waiting until b, which is lost, has ended its ranks"
+    rounds.fenced("b")
     start = started(rounds, 100.0 + LAST_CALL_AGAIN)
     assert names(start) == ["a", "c", "d"]
     assert [node.first_rank for node in start.nodes] == [0, 2, 4]
@@ -142,24 +143,25 @@ def test_what_a_node_said_of_an_earlier_round_is_ignored() -> None:
     rounds.ready("b", 0)
     awaited(rounds, 1.0)
     rounds.ranks_gone("b", 0)
-    assert not rounds.gone("b", 1.0)
+    awaited(rounds, 1.5)
     rounds.ready("b", 1)
     started(rounds, 2.0)
 
 
 def test_a_spare_waits_and_the_nodes_of_the_round_before_come_first() -> None:
     rounds = running(2, 2, "a", "b")
-    come(rounds, "spare", now=5.0)
+    come(rounds, "spare")
     assert rounds.waiting() == ("spare",)
     rounds.ended()
     rounds.ready("a", 1)
     rounds.ready("b", 1)
     assert names(started(rounds, 6.0)) == ["a", "b"]
-    rounds.lost("b", 10.0)
+    rounds.lost("b")
     rounds.ended()
     rounds.ready("a", 2)
     awaited(rounds, 11.0)
-    assert names(started(rounds, 10.0 + FENCE)) == ["a", "spare"]
+    rounds.fenced("b")
+    assert names(started(rounds, 12.0)) == ["a", "spare"]
 
 
 def test_a_node_left_out_comes_back_only_as_another_launcher() -> None:
@@ -174,7 +176,7 @@ def test_a_node_left_out_comes_back_only_as_another_launcher() -> None:
         rounds.ready(name, 1)
     awaited(rounds, 100.0)
     assert names(started(rounds, 100.0 + LAST_CALL_AGAIN)) == ["a", "b", "d"]
-    rounds.joined("c", card("c", life=1), 110.0)
+    rounds.joined("c", card("c", life=1))
     rounds.ready("c", 0)
     assert rounds.waiting() == ("c",)
 
@@ -204,7 +206,7 @@ def test_who_is_missing_as_far_as_it_is_known(
 ) -> None:
     rounds = Rounds(RoundPolicy(3, 3), own="a")
     for name, number in zip("ab", ranks, strict=True):
-        rounds.joined(name, card(name, node_rank=number), 0.0)
+        rounds.joined(name, card(name, node_rank=number))
         rounds.ready(name, 0)
     outcome = awaited(rounds, 0.0)
     assert outcome.missing == missing
@@ -213,7 +215,8 @@ def test_who_is_missing_as_far_as_it_is_known(
 
 def test_a_node_of_the_round_before_is_missed_by_name() -> None:
     rounds = running(2, 2, "a", "b")
-    rounds.lost("b", 50.0)
+    rounds.lost("b")
+    rounds.fenced("b")
     rounds.ended()
     rounds.ready("a", 1)
     assert awaited(rounds, 60.0).missing == ("b",)
@@ -240,6 +243,7 @@ def test_rounds_are_counted_on_after_a_takeover() -> None:
     assert (start.round, names(start), start.store_node) == (2, ["c", "d"], "c")
 
 
+ENDING = 4.0
 NODES = ("a", "b", "c", "d", "e")
 
 
@@ -265,8 +269,9 @@ class RoundsInAnyOrder(RuleBasedStateMachine):
             if self.now >= end:
                 self.alive.pop(node, None)
                 del self.dies_at[node]
+                self.rounds.fenced(node)
 
-    @rule(seconds=st.sampled_from([0.05, 0.5, 2.0, FENCE, 31.0]))
+    @rule(seconds=st.sampled_from([0.05, 0.5, 2.0, ENDING, 31.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
         self._time_passes()
@@ -282,17 +287,13 @@ class RoundsInAnyOrder(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from(NODES), again=st.booleans())
     def join(self, node: str, again: bool) -> None:
-        if again and self.life[node] and node not in self.here:
-            pass  # the same launcher comes back
+        if again and node in self.here:  # its connection broke, and is whole again
+            self.rounds.joined(node, card(node, life=self.life[node]), resumed=True)
         elif node not in self.here and node not in self.alive:
             self.life[node] += 1
             self.seen_round[node] = 0
-        else:
-            return
-        self.dies_at.pop(node, None)
-        self.here.add(node)
-        self.said_ready.discard(node)
-        self.rounds.joined(node, card(node, life=self.life[node]), self.now)
+            self.here.add(node)
+            self.rounds.joined(node, card(node, life=self.life[node]))
 
     @rule(node=st.sampled_from(NODES), after=st.none() | st.integers(0, 3))
     def ready(self, node: str, after: int | None) -> None:
@@ -316,9 +317,9 @@ class RoundsInAnyOrder(RuleBasedStateMachine):
     def lose(self, node: str) -> None:
         self.here.discard(node)
         self.said_ready.discard(node)
-        self.rounds.lost(node, self.now)
+        self.rounds.lost(node)
         if node in self.alive:
-            self.dies_at[node] = self.now + FENCE
+            self.dies_at[node] = self.now + ENDING
 
     @rule(node=st.sampled_from(NODES[1:]))
     def leave_out(self, node: str) -> None:

@@ -29,7 +29,7 @@ from holdfast.run.launch.orphans import Descendants
 from holdfast.run.launch.places import RunPlaces
 from holdfast.run.launch.pump import Writer, write_all
 from holdfast.run.launch.rendezvous import BACKEND, RoundRendezvous
-from holdfast.run.nodes.round_source import JobIsOver, OneNode, RoundSource
+from holdfast.run.nodes.round_source import JobIsOver, RoundsOfOneNode, RoundSource
 from holdfast.run.watch.interface import Watcher
 
 Wrap = Callable[[list[str]], list[str]]
@@ -64,7 +64,7 @@ def start(
     config, command, logs = _prepare(
         flags, paths=paths, places=places, rank_environment=rank_environment, write=write
     )
-    source = rounds or OneNode(nproc=config.nproc_per_node, port=flags.port)
+    source = rounds or RoundsOfOneNode(nproc=config.nproc_per_node, port=flags.port)
     os.environ[delivery.GRACE] = f"{flags.grace:g}"  # for those in the ranks that save on SIGTERM
     with LauncherSignals(_signals(flags.torchrun)) as orders, Descendants(config.run_id) as family:
         handler = RoundRendezvous(run_id=config.run_id, source=source, told=lambda: orders.told)

@@ -28,7 +28,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousStoreInfo
 from holdfast.analysis.machine.rendezvous import split_endpoint
 from holdfast.errors import EnvironmentFailure
 from holdfast.run.launch import ports
-from holdfast.run.nodes.round_source import OneNode, RoundPlace, RoundSource
+from holdfast.run.nodes.round_source import RoundPlace, RoundsOfOneNode, RoundSource
 
 BACKEND = "holdfast"
 STORE_TIMEOUT = timedelta(minutes=5)
@@ -147,4 +147,6 @@ def create(parameters: RendezvousParameters) -> RoundRendezvous:
             hint="for several nodes start `holdfast run` with the same options on each of them",
         )
     _, port = split_endpoint(parameters.endpoint)
-    return RoundRendezvous(run_id=parameters.run_id, source=OneNode(nproc=1, port=port or 0))
+    return RoundRendezvous(
+        run_id=parameters.run_id, source=RoundsOfOneNode(nproc=1, port=port or 0)
+    )

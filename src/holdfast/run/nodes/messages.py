@@ -60,11 +60,6 @@ class Ready(RunMessage, frozen=True):
     """the round that is over for it; 0 before the first"""
 
 
-class StoreOpened(RunMessage, frozen=True):
-    round: int
-    port: int
-
-
 class NodeReport(RunMessage, frozen=True):
     """All that this node sees of its ranks, five times a second, and at once when one exits."""
 
@@ -133,12 +128,6 @@ class Waiting(RunMessage, frozen=True):
     sentence: str
 
 
-class OpenStore(RunMessage, frozen=True):
-    """To the node that is to serve the store of this round."""
-
-    round: int
-
-
 class RoundNode(RunMessage, frozen=True):
     name: str
     first_rank: int
@@ -203,12 +192,11 @@ class EndRound(RunMessage, frozen=True):
 
 
 ToCoordinator: TypeAlias = (
-    NodeCard | Ready | StoreOpened | NodeReport | ToldToStop | RanksGone | Leaving | ProbeReply
+    NodeCard | Ready | NodeReport | ToldToStop | RanksGone | Leaving | ProbeReply
 )
 ToLauncher: TypeAlias = (
     Admitted
     | Waiting
-    | OpenStore
     | RoundStart
     | TakeEvidence
     | Say

@@ -60,7 +60,7 @@ class JobIsOver(Exception):  # noqa: N818 - its name is what happened
         self.sentence, self.exit_code = sentence, exit_code
 
 
-class OneNode:
+class RoundsOfOneNode:
     """One machine: nothing has to be waited for."""
 
     def __init__(self, *, nproc: int, port: int = 0) -> None:

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from holdfast import text
 from holdfast.run.nodes.messages import NodeCard, RoundNode, RoundStart
 
-FENCE = 4.0
-"""seconds after a node was lost in which its launcher may still be ending its ranks"""
 JOIN_TIMEOUT = 600.0
 """torchrun's own; --rdzv-conf join_timeout=S"""
 LAST_CALL = 30.0
@@ -47,7 +45,6 @@ class _Launcher:
     """the newest that it was started in"""
     ranks_gone: bool = True
     """of that round"""
-    lost_at: float = 0.0
     left_out: bool = False
 
 
@@ -78,7 +75,6 @@ class Rounds:
     running: bool = False
     _launchers: dict[str, _Launcher] = field(default_factory=dict)
     _places: dict[str, int] = field(default_factory=dict)
-    _fenced_until: float = 0.0
     _forming_since: float | None = None
     _enough_since: float | None = None
 
@@ -88,15 +84,14 @@ class Rounds:
 
     # --- what happens --------------------------------------------------------------------------
 
-    def joined(self, node: str, card: NodeCard, now: float) -> None:
-        """A new launcher, or one whose connection was gone and that came back."""
+    def joined(self, node: str, card: NodeCard, *, resumed: bool = False) -> None:
+        """`resumed`: its connection was gone, and is whole again. Else it is a launcher without
+        ranks; one that had this name before has ended its own (run/nodes/link sees to that)."""
         known = self._launchers.get(node)
-        if known is not None and known.card.identity == card.identity:
-            known.card, known.here = card, True
-            return
-        if known is not None and not known.ranks_gone:
-            self._fence((now if known.here else known.lost_at) + FENCE)
-        self._launchers[node] = _Launcher(card, self._place(node))
+        if resumed and known is not None and known.here:
+            known.card = card
+        else:
+            self._launchers[node] = _Launcher(card, self._place(node))
 
     def ready(self, node: str, after: int) -> None:
         """`after`: the round that is over for it. What it said of an earlier one is ignored."""
@@ -109,12 +104,17 @@ class Rounds:
         if launcher is not None and launcher.round == after:
             launcher.ranks_gone = True
 
-    def lost(self, node: str, now: float) -> None:
-        """Not heard any more, or its launcher ended. Once: its fencing counts from here."""
+    def lost(self, node: str) -> None:
+        """Not heard any more, or its launcher ended; it stays lost until it joins again."""
         launcher = self._launchers.get(node)
-        if launcher is not None and launcher.here:
+        if launcher is not None:
             launcher.here = launcher.ready = False
-            launcher.lost_at = now
+
+    def fenced(self, node: str) -> None:
+        """A node was lost so long ago that its launcher has ended its ranks."""
+        launcher = self._launchers.get(node)
+        if launcher is not None and not launcher.here:
+            launcher.ranks_gone = True
 
     def leave_out(self, nodes: Iterable[str]) -> None:
         """Of all rounds to come, until another launcher is started there."""
@@ -134,7 +134,11 @@ class Rounds:
 
     def waiting(self) -> tuple[str, ...]:
         """Nodes that could be in a round and are in none: spares, or back after a loss."""
-        return tuple(n for n in self._candidates() if not (self.running and self._runs(n)))
+        return self._candidates()
+
+    def round_of(self, node: str) -> int:
+        """The newest that it was started in; 0 for none."""
+        return self._launchers[node].round
 
     def enough_without(self, nodes: Collection[str]) -> bool:
         """Whether those that are here without these could form a round."""
@@ -144,11 +148,6 @@ class Rounds:
             if launcher.here and not launcher.left_out and name not in nodes
         ]
         return self.own in left and len(left) >= self.policy.least
-
-    def gone(self, node: str, now: float) -> bool:
-        """None of its ranks of the newest round can be alive."""
-        launcher = self._launchers.get(node)
-        return launcher is None or launcher.ranks_gone or self._is_fenced(launcher, now)
 
     def form(self, now: float) -> RoundStart | RoundAwaited | TooFewNodes:
         """The next round, without the port of its store; call it again while it is awaited."""
@@ -161,12 +160,12 @@ class Rounds:
             self._enough_since = None
         elif self._enough_since is None:
             self._enough_since = now
-        settled = now >= self._fenced_until and not self._unsettled(now)
+        settled = not self._unsettled()
         if settled and self.own in candidates and self._may_start(candidates, now):
             return self._start(candidates)
         too_long = now - self._forming_since >= self.policy.join_timeout
         if too_long and (self._enough_since is None or not settled):
-            return TooFewNodes(candidates, self._missing(), self._too_few(candidates, now))
+            return TooFewNodes(candidates, self._missing(), self._too_few(candidates))
         return RoundAwaited(
             candidates, self._missing(), self.policy.least, self._awaited(candidates, now)
         )
@@ -176,19 +175,9 @@ class Rounds:
     def _place(self, node: str) -> int:
         return self._places.setdefault(node, len(self._places))
 
-    def _fence(self, until: float) -> None:
-        self._fenced_until = max(self._fenced_until, until)
-
-    def _runs(self, node: str) -> bool:
-        number = self.current.round if self.current else 0
-        return self._launchers[node].round == number > 0
-
-    def _is_fenced(self, launcher: _Launcher, now: float) -> bool:
-        return not launcher.here and now >= launcher.lost_at + FENCE
-
-    def _unsettled(self, now: float) -> tuple[str, ...]:
+    def _unsettled(self) -> tuple[str, ...]:
         """Nodes that may have ranks of an earlier round."""
-        return tuple(node for node in self._launchers if not self.gone(node, now))
+        return tuple(node for node, known in self._launchers.items() if not known.ranks_gone)
 
     def _candidates(self) -> tuple[str, ...]:
         """By node rank."""
@@ -268,19 +257,17 @@ class Rounds:
         return tuple(f"node rank {i}" for i in range(self.policy.most) if i not in numbers)
 
     def _awaited(self, candidates: tuple[str, ...], now: float) -> str:
-        if busy := [node for node in self._unsettled(now) if self._launchers[node].here]:
+        unsettled = self._unsettled()
+        if busy := [node for node in unsettled if self._launchers[node].here]:
             return f"waiting for {text.names(busy)} to end the ranks of the round before"
+        if unsettled:
+            return f"waiting until {text.names(unsettled)}, which is lost, has ended its ranks"
         here = _have_come(candidates, self.policy)
         if self._enough_since is None:
             assert self._forming_since is not None
             left = max(0.0, self._forming_since + self.policy.join_timeout - now)
             return f"{here}; waiting for {self._absent(candidates)}, up to {left:.0f} s more"
-        left = max(
-            self._enough_since + self._last_call() - now,
-            self._fenced_until - now,
-            *(self._launchers[node].lost_at + FENCE - now for node in self._unsettled(now)),
-            0.0,
-        )
+        left = max(0.0, self._enough_since + self._last_call() - now)
         return f"{here}, enough to start (--nnodes {_span(self.policy)}): in {left:.0f} s at most"
 
     def _absent(self, candidates: tuple[str, ...]) -> str:
@@ -289,8 +276,8 @@ class Rounds:
         count = self.policy.least - len(candidates)
         return f"{count} more"
 
-    def _too_few(self, candidates: tuple[str, ...], now: float) -> str:
-        if busy := self._unsettled(now):
+    def _too_few(self, candidates: tuple[str, ...]) -> str:
+        if busy := self._unsettled():
             return (
                 f"{text.names(busy)} did not end the ranks of the round before within the join "
                 f"timeout of {self.policy.join_timeout:.0f} s"

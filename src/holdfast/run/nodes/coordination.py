@@ -1,0 +1,303 @@
+"""The coordinator's side of the other nodes: takes in what they say, forms rounds, gives orders.
+
+On the agent's one thread, as the watch that asks it (run/watch/peers.py); nothing here blocks but
+`next_round`, which waits for nodes.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from holdfast import text
+from holdfast.analysis.scene.node_view import PathProbes
+from holdfast.run.launch import exit_codes
+from holdfast.run.nodes.link.interface import CoordinatorLink, Heard, NodeJoined, NodeSaid
+from holdfast.run.nodes.messages import (
+    AbortRanks,
+    EndRound,
+    NodeCard,
+    NodeReport,
+    RanksGone,
+    Ready,
+    Record,
+    RoundStart,
+    Say,
+    TakeEvidence,
+    ToLauncher,
+    ToldToStop,
+    Waiting,
+)
+from holdfast.run.nodes.round_source import (
+    LOOPBACK,
+    JobIsOver,
+    OpenStore,
+    RoundPlace,
+    ToldToEnd,
+    WaitInterrupted,
+)
+from holdfast.run.nodes.rounds import RoundAwaited, RoundPolicy, Rounds, TooFewNodes
+from holdfast.run.watch.broadcast import ScreenLike
+from holdfast.run.watch.peers import PeerState
+
+LOOK_AGAIN = 0.2
+"""seconds between two looks while a round is awaited"""
+JUST_JOINED = 0.5
+"""seconds: what the link says of a node may still be about its launcher before"""
+_SECONDS = re.compile(r"\d+ s\b")
+SAY_AGAIN = 30.0
+"""seconds between two lines about the same wait"""
+
+
+class Coordination:
+    """Is both `Peers` for the watch and `RoundSource` for the agent."""
+
+    def __init__(
+        self,
+        link: CoordinatorLink,
+        *,
+        card: NodeCard,
+        policy: RoundPolicy,
+        screen: ScreenLike,
+        earlier: RoundStart | None = None,
+        saved: Callable[[], str] = str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`card` is this node's own; `earlier` the newest round of a coordinator before us;
+        `saved` says which checkpoint of the job is the newest."""
+        self._link, self._screen, self._saved, self._clock = link, screen, saved, clock
+        self._own = card.name
+        self._policy = policy
+        self._rounds = Rounds(policy, own=card.name, current=earlier)
+        self._rounds.joined(card.name, card)
+        self._reached_us_at: dict[str, str] = {}
+        self._joined_at: dict[str, float] = {}
+        self._told: dict[str, tuple[ToldToStop, float]] = {}
+        self._reports: dict[str, NodeReport] = {}
+        self._lost: dict[str, Heard] = {}
+        """nodes of this round that were lost in it: a new launcher there has none of its ranks"""
+        self._events: list[tuple[int, dict[str, Any]]] = []
+        self._shown: tuple[object, ...] = ()
+        self._shown_at = 0.0
+        self._turned_away = 0
+
+    # --- what comes ----------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        self._take_in_leases(now)
+        for news in self._link.news():
+            if isinstance(news, NodeJoined):
+                self._take_in_node(news, now)
+            elif isinstance(news, NodeSaid):
+                self._take_in(news.node, news.message, now)
+        refused = self._link.turned_away()
+        for sentence in refused[self._turned_away :]:
+            self._screen.say(sentence)
+        self._turned_away = len(refused)
+
+    def _take_in_leases(self, now: float) -> None:
+        for node, heard in self._link.heard().items():
+            if heard.hearing != "lost" or now < self._joined_at.get(node, -1e9) + JUST_JOINED:
+                continue
+            self._rounds.lost(node)
+            if self._rounds.member(node):
+                self._lost[node] = heard
+            if heard.fenced:
+                self._rounds.fenced(node)
+
+    def _take_in_node(self, news: NodeJoined, now: float) -> None:
+        node = news.node
+        if not news.resumed and self._rounds.member(node) and self._rounds.running:
+            again = Heard("lost", 0.0, "closed", "its launcher was started again", True, True)
+            self._lost.setdefault(node, again)
+        self._rounds.joined(node, news.card, resumed=news.resumed)
+        self._reached_us_at[node] = news.reached_us_at
+        if not news.resumed:
+            self._joined_at[node] = now
+            self._screen.say(f"{node} has joined ({text.counted(news.card.nproc, 'rank')})")
+
+    def _take_in(self, node: str, message: object, now: float) -> None:
+        if isinstance(message, NodeReport):
+            if self._rounds.current and message.round == self._rounds.current.round:
+                self._reports[node] = message
+                self._events += message.events
+        elif isinstance(message, Ready):
+            self._rounds.ready(node, message.after)
+            self._tell_spare(node)
+        elif isinstance(message, RanksGone):
+            self._rounds.ranks_gone(node, message.round)
+        elif isinstance(message, ToldToStop):
+            self._told.setdefault(node, (message, now))
+
+    def _tell_spare(self, node: str) -> None:
+        if self._rounds.running and node in self._rounds.waiting():
+            assert self._rounds.current
+            there = tuple(n.name for n in self._rounds.current.nodes)
+            told = f"the job is running on {text.names(there)}: this node waits for the next round"
+            self._link.send(node, Waiting(present=there, missing=(), needed=0, sentence=told))
+
+    # --- rounds --------------------------------------------------------------------------------
+
+    def next_round(self, open_store: OpenStore, told: ToldToEnd) -> RoundPlace:
+        self._rounds.ended()
+        self._rounds.ready(self._own, self._rounds.round_of(self._own))
+        while True:
+            now = self._clock()
+            self.look(now)
+            if told() is not None:
+                raise WaitInterrupted
+            self._end_if_a_user_says_so()
+            outcome = self._rounds.form(now)
+            if isinstance(outcome, RoundStart):
+                return self._begin(outcome, open_store)
+            if isinstance(outcome, TooFewNodes):
+                self._end_job(outcome.sentence, exit_codes.STOPPED_BY_VERDICT)
+            self._show(outcome, now)
+            self._link.wait(LOOK_AGAIN)
+
+    def _begin(self, start: RoundStart, open_store: OpenStore) -> RoundPlace:
+        others = [node.name for node in start.nodes if node.name != self._own]
+        addresses = [self._reached_us_at[node] for node in others] or [LOOPBACK]
+        # Most of them first: it is the one that this node's own ranks use.
+        addresses.sort(key=lambda address: -addresses.count(address))
+        start = msgspec.structs.replace(
+            start, store_port=open_store(addresses, 0), saved=self._saved()
+        )
+        self._rounds.current = start
+        self._told, self._reports, self._lost, self._events = {}, {}, {}, []
+        self._shown = ()
+        self._send(others, start)
+        self._screen.say(_formed(start))
+        for node in self._rounds.waiting():
+            self._tell_spare(node)
+        return RoundPlace(start, self._own, addresses[0])
+
+    def _end_if_a_user_says_so(self) -> None:
+        for node, (told, _) in self._told.items():
+            if told.signal == "SIGINT":
+                self._end_job(f"stopped by SIGINT on {node}", 130)
+
+    def _end_job(self, sentence: str, exit_code: int) -> NoReturn:
+        """While no round runs."""
+        self._screen.say(sentence)
+        number = self._rounds.current.round if self._rounds.current else 0
+        order = EndRound(round=number, action="stop", exit_code=exit_code, reason=sentence)
+        self._send(self._here(), order)
+        raise JobIsOver(sentence, exit_code)
+
+    def _show(self, outcome: RoundAwaited, now: float) -> None:
+        what = (outcome.present, outcome.missing, _SECONDS.sub("", outcome.sentence))
+        if what == self._shown and now < self._shown_at + SAY_AGAIN:
+            return
+        self._shown, self._shown_at = what, now
+        self._screen.say(outcome.sentence)
+        message = Waiting(
+            present=outcome.present,
+            missing=outcome.missing,
+            needed=outcome.needed,
+            sentence=outcome.sentence,
+        )
+        self._send(self._here(), message)
+
+    # --- what the watch asks -------------------------------------------------------------------
+
+    def round(self) -> RoundStart | None:
+        return self._rounds.current
+
+    def states(self) -> Mapping[str, PeerState]:
+        heard = self._link.heard()
+        return {node: self._state(node, heard.get(node)) for node in self._members()}
+
+    def _state(self, node: str, heard: Heard | None) -> PeerState:
+        heard = self._lost.get(node) or heard or Heard("heard", 0.0, "", "", None)
+        told, told_at = self._told.get(node, (None, 0.0))
+        return PeerState(
+            hearing=heard.hearing,
+            silent=heard.silent,
+            farewell=heard.farewell,
+            farewell_words=heard.words,
+            machine_answers=heard.machine_answers,
+            told=told,
+            told_at=told_at,
+            report=self._reports.get(node),
+        )
+
+    def new_events(self) -> list[tuple[int, dict[str, Any]]]:
+        events, self._events = self._events, []
+        return events
+
+    def ask_for_evidence(self, number: int) -> None:
+        if current := self._rounds.current:
+            self._send(self._members(), TakeEvidence(round=current.round, number=number))
+
+    def ask_for_probes(self, pairs: Sequence[tuple[str, str]]) -> None:
+        del pairs
+
+    def probes(self) -> PathProbes | None:
+        return None
+
+    def say(self, lines: Sequence[str], *, status: bool = False) -> None:
+        nodes = self._members() if status else self._here()
+        self._send(nodes, Say(lines=tuple(lines), status=status))
+
+    def record(self, record: msgspec.Struct) -> None:
+        document = msgspec.to_builtins(record, enc_hook=str)
+        self._send(self._members(), Record(document=text.printable(document)))
+
+    def abort(self, ranks: Sequence[int]) -> None:
+        if current := self._rounds.current:
+            self._send(self._members(), AbortRanks(round=current.round, ranks=tuple(ranks)))
+
+    def end_round(self, order: EndRound, *, without: Sequence[str] = ()) -> None:
+        self._rounds.ended()
+        self._rounds.leave_out(without)
+        if order.action != "restart":
+            self._send(self._here(), order)
+            return
+        for node in self._members():
+            out = node in without
+            told = f"this node is left out: {order.reason}"
+            left = msgspec.structs.replace(
+                order, action="stop", exit_code=exit_codes.STOPPED_BY_VERDICT, reason=told
+            )
+            self._link.send(node, left if out else order)
+
+    def waiting_nodes(self) -> tuple[str, ...]:
+        """As many as there is room for."""
+        current = self._rounds.current
+        room = self._policy.most - (len(current.nodes) if current else 0)
+        return self._rounds.waiting()[: max(0, room)]
+
+    def can_do_without(self, nodes: Sequence[str]) -> bool:
+        return self._rounds.enough_without(nodes)
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _members(self) -> list[str]:
+        """Every other node of the newest round."""
+        nodes = self._rounds.current.nodes if self._rounds.current else ()
+        return [node.name for node in nodes if node.name != self._own]
+
+    def _here(self) -> list[str]:
+        """Every other node that has joined, in a round or not; the link passes over lost ones."""
+        return list(self._joined_at)
+
+    def _send(self, nodes: Sequence[str], message: ToLauncher) -> None:
+        for node in nodes:
+            self._link.send(node, message)
+
+
+def _formed(start: RoundStart) -> str:
+    """'round 2: 4 ranks on 2 nodes: a (0-1), b (2-3)'."""
+    world = sum(node.nproc for node in start.nodes)
+    spans = [
+        f"{node.name} ({text.numbers(range(node.first_rank, node.first_rank + node.nproc))})"
+        for node in start.nodes[:8]
+    ]
+    more = f" and {len(start.nodes) - 8} more" if len(start.nodes) > 8 else ""
+    on = f"{text.counted(world, 'rank')} on {text.counted(len(start.nodes), 'node')}"
+    return f"attempt {start.attempt}: {on}: {', '.join(spans)}{more}"

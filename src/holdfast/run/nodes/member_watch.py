@@ -1,0 +1,235 @@
+"""Watches the ranks of one node for the coordinator of several: observes, reports, obeys.
+
+It judges nothing. A rank that died here is the coordinator's to explain: the cause may be on
+another node.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from holdfast.analysis.job.journal_records import EndRecord
+from holdfast.analysis.scene.scene import Scene, SurvivingProcess
+from holdfast.run.launch import exit_codes
+from holdfast.run.launch.places import RunPlaces
+from holdfast.run.nodes.membership import Membership, coordinator_lost, told_to_stop
+from holdfast.run.nodes.messages import (
+    AbortRanks,
+    EndRound,
+    NodeReport,
+    RanksGone,
+    TakeEvidence,
+    ToLauncher,
+)
+from holdfast.run.runs.journal import Journal
+from holdfast.run.watch import assembler, deadlines
+from holdfast.run.watch.guard import PartGuard
+from holdfast.run.watch.interface import JobAction
+from holdfast.run.watch.loop_clock import LoopClock
+from holdfast.run.watch.observer import MemoryKills, Observer
+from holdfast.run.watch.progress import Progress
+from holdfast.run.watch.reporter import Reporter
+from holdfast.view.run_screen import Screen
+
+REPORT_EVERY = 0.19
+"""seconds"""
+ORDER_COMES = 5.0
+"""seconds after a signal in which the coordinator says what becomes of this node; who sent it
+kills next, after 30 s or so"""
+
+
+class MemberWatch:
+    """One node of a job, all its attempts. Called by the agent's one thread."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        journal: Journal,
+        screen: Screen,
+        places: RunPlaces,
+        memory_kills: MemoryKills,
+    ) -> None:
+        self.membership, self.screen = membership, screen
+        self.observer = Observer(places=places, memory_kills=memory_kills)
+        self.reporter = Reporter(journal, screen, membership.node, places.paths)
+        self.guard = PartGuard(lambda part, bug: self.reporter.part_failed(part, bug, self.attempt))
+        self.progress = Progress()
+        self.stop_signal = ""
+        self.acted_on: tuple[None, Scene] | None = None
+        """as the coordinator's watch has it; a member has no verdict of its own"""
+        self._exit_code = 0
+        self._new_round(0.0)
+
+    def _new_round(self, now: float) -> None:
+        self.clock = LoopClock(now, time.time())
+        self._order: EndRound | None = None
+        self._lost = False
+        self._told_at: float | None = None
+        self._reported_at = 0.0
+
+    @property
+    def attempt(self) -> int:
+        return self.observer.attempt
+
+    # --- what the agent calls ------------------------------------------------------------------
+
+    def rank_environment(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
+        """What a rank about to start gets."""
+        if place := self.membership.place:
+            self.observer.saved = place.start.saved
+        return self.observer.rank_environment(local_rank, environment)
+
+    def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
+        self._new_round(now := time.monotonic())
+        if place := self.membership.place:
+            self.observer.join_round(place.start, place.node)
+        self.observer.ranks_started(attempt, pids, now, steps=self.progress.steps)
+        self.progress.new_attempt(now)
+        self.reporter.attempt(attempt, self.observer.ranks)
+
+    def look(self) -> JobAction:
+        now = time.monotonic()
+        if late := self.clock.lateness(now):
+            self.observer.reset_timers(now, late=late)
+        for message in self.membership.news():
+            self._obey(message)
+        died = self._observe(now)
+        if died or now >= self._reported_at + REPORT_EVERY:
+            self.guard.run("the report to the coordinator", lambda: self._report(now))
+        self._see_whether_coordinator_is_lost()
+        self.clock.done(time.monotonic())
+        return self._step()
+
+    def _step(self) -> JobAction:
+        if self._lost:
+            return JobAction.STOP
+        if self._order is None:
+            return JobAction.HOLD  # also when all ranks here have exited: others may run
+        if self._order.action == "done":
+            return JobAction.KEEP_RUNNING
+        return JobAction.RESTART if self._order.action == "restart" else JobAction.STOP
+
+    def culprits(self) -> frozenset[int]:
+        ranks = [rank.rank for rank in self.observer.ranks]
+        if self._lost:  # the others may start again without this node: no rank may outlive it
+            return self.observer.launched(ranks)
+        guilty = self._order.culprits if self._order else ()
+        return self.observer.launched(set(guilty) & set(ranks)) - self.exiting()
+
+    def exiting(self) -> frozenset[int]:
+        if self._lost:
+            return frozenset()
+        self.observer.read_pages(now := time.monotonic())
+        return self.observer.launched(exit_codes.exiting(self._scene(now)))
+
+    def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
+        self.reporter.waiting_for_exit(ranks, seconds_left, by_hand=self.stop_signal == "SIGINT")
+
+    def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
+        self.reporter.signal_forwarded(self.attempt, sign.name, ranks)
+
+    def waits_for_others(self, sign: signal.Signals) -> bool:
+        now = time.monotonic()
+        if self._told_at is None:
+            self._told_at, self.stop_signal = now, sign.name
+            self.membership.send(told_to_stop(sign))
+            self.screen.say(f"{sign.name}: asking the coordinator on {self.membership.coordinator}")
+        return self._order is None and not self._lost and now < self._told_at + ORDER_COMES
+
+    def told_to_stop(self, sign: signal.Signals) -> None:
+        self.stop_signal = sign.name
+        scene = self._scene(time.monotonic())
+        self.reporter.action("stop", scene, reason=sign.name, steps=self.progress.steps)
+
+    def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
+        scene = self._scene(time.monotonic())
+        if ended:
+            self.reporter.outlived(processes, scene, steps=self.progress.steps)
+        else:
+            self.reporter.left_alone(processes, attempt=scene.attempt)
+
+    def ranks_stopped(self) -> None:
+        self.guard.run("the last report", lambda: self._report(time.monotonic()))
+        exits = {rank: death.code for rank, death in self.observer.all_deaths().items()}
+        self.observer.ranks_stopped()
+        self.membership.send(RanksGone(round=self.membership.round, exits=exits))
+
+    def exit_code(self) -> int:
+        return self._exit_code
+
+    def close(self) -> None:
+        self.guard.run("the last look", self._observe_last)
+        self.observer.close()
+        self.membership.close(f"stopped by {self.stop_signal}" if self.stop_signal else "")
+
+    def end_record(self, exit_code: int) -> EndRecord:
+        """The last line of this node's journal."""
+        return EndRecord(
+            exit_code=exit_code,
+            attempt=self.attempt,
+            steps=self.progress.steps,
+            longest_pause=round(self.progress.longest_pause, 3),
+            pause_at="",
+            group_timeout=self.progress.group_timeout,
+        )
+
+    # --- the coordinator's orders ----------------------------------------------------------------
+
+    def _obey(self, message: ToLauncher) -> None:
+        if isinstance(message, TakeEvidence) and message.round == self.membership.round:
+            self.guard.run("evidence", lambda: self.observer.take_evidence(message.number))
+            self.observer.keep_evidence()
+            self._reported_at = 0.0
+        elif isinstance(message, AbortRanks) and message.round == self.membership.round:
+            wanted = set(message.ranks)
+            own = [rank.pid for rank in self.observer.watched() if rank.rank in wanted]
+            deadlines.abort(own)
+        elif isinstance(message, EndRound) and message.round == self.membership.round:
+            self._order = self._order or message
+            self._exit_code = message.exit_code
+            if message.no_save:
+                self.observer.no_save_is_possible(self.attempt)
+            if message.action != "restart":
+                self.membership.job_is_over()
+
+    def _see_whether_coordinator_is_lost(self) -> None:
+        if self._order is not None or self._lost:
+            return
+        if lost := self.membership.lost():
+            self._lost = True
+            self._exit_code = exit_codes.STOPPED_BY_VERDICT
+            self.screen.say(coordinator_lost(self.membership.coordinator, lost))
+
+    # --- observing -----------------------------------------------------------------------------
+
+    def _scene(self, now: float) -> Scene:
+        observer = self.observer
+        return assembler.scene_of_node(observer.report(now), observer.attempt, observer.started_at)
+
+    def _observe(self, now: float) -> bool:
+        """Whether a rank exited."""
+        died = self.observer.look(now)
+        for rank in died:
+            assert rank.death
+            self.reporter.exited(self.attempt, rank, rank.death.code)
+        self.guard.run("the kernel's counters", lambda: self.observer.read_counters(now))
+        return bool(died)
+
+    def _observe_last(self) -> None:
+        self._observe(time.monotonic())
+
+    def _report(self, now: float) -> None:
+        self._reported_at = now
+        report = self.observer.report(now)
+        self.progress.look(report.ranks, now)
+        self.membership.send(self._with_events(report))
+
+    def _with_events(self, report: NodeReport) -> NodeReport:
+        told = [event.told for event in self.observer.new_events() if event.told]
+        events = tuple((rank, dict(event)) for rank, event in told)
+        return msgspec.structs.replace(report, events=events) if events else report

@@ -1,0 +1,131 @@
+"""A member's side of the coordinator: waits for rounds, and takes its orders."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import NoReturn
+
+import msgspec
+
+from holdfast.analysis.job import journal_records
+from holdfast.run.launch import exit_codes, scheduler
+from holdfast.run.nodes.link.interface import CoordinatorLost, LauncherLink
+from holdfast.run.nodes.messages import (
+    EndRound,
+    Leaving,
+    Ready,
+    Record,
+    RoundStart,
+    Say,
+    ToCoordinator,
+    ToLauncher,
+    ToldToStop,
+    Waiting,
+)
+from holdfast.run.nodes.round_source import (
+    JobIsOver,
+    OpenStore,
+    RoundPlace,
+    ToldToEnd,
+    WaitInterrupted,
+)
+from holdfast.run.watch.broadcast import JournalLike
+from holdfast.view.run_screen import Screen
+
+LOOK_AGAIN = 0.2
+"""seconds between two looks while a round is awaited"""
+
+
+class Membership:
+    """Is the agent's `RoundSource` on every node but the coordinator's."""
+
+    def __init__(self, link: LauncherLink, *, screen: Screen, journal: JournalLike) -> None:
+        self._link, self._screen, self._journal = link, screen, journal
+        self.place: RoundPlace | None = None
+        self._over = False
+
+    @property
+    def node(self) -> str:
+        """What the others call this one."""
+        return self._link.admitted.name
+
+    @property
+    def coordinator(self) -> str:
+        return self._link.coordinator
+
+    @property
+    def round(self) -> int:
+        return self.place.start.round if self.place else 0
+
+    def send(self, message: ToCoordinator) -> None:
+        self._link.send(message)
+
+    def lost(self) -> CoordinatorLost | None:
+        return self._link.lost()
+
+    def news(self) -> list[ToLauncher]:
+        """What is not only to be shown."""
+        return [message for message in self._link.news() if not self._is_shown(message)]
+
+    def _is_shown(self, message: ToLauncher) -> bool:
+        if isinstance(message, Say):
+            if message.status:
+                self._screen.status(message.lines[0] if message.lines else "")
+            else:
+                self._screen.say(message.lines)
+        elif isinstance(message, Record):
+            record = journal_records.decode(msgspec.json.encode(message.document))
+            if record is not None:
+                self._journal.write(record)
+        elif isinstance(message, Waiting):
+            self._screen.say(message.sentence)
+        else:
+            return False
+        return True
+
+    def next_round(self, open_store: OpenStore, told: ToldToEnd) -> RoundPlace:
+        del open_store  # the coordinator does that
+        self.send(Ready(after=self.round))
+        while True:
+            for message in self.news():
+                if isinstance(message, RoundStart) and message.round > self.round:
+                    self.place = RoundPlace(message, self.node, self._link.coordinator_address)
+                    return self.place
+                if isinstance(message, EndRound) and message.action != "restart":
+                    self._end(message.reason, message.exit_code)
+            if lost := self.lost():
+                self._end(coordinator_lost(self.coordinator, lost), exit_codes.STOPPED_BY_VERDICT)
+            if sign := told():
+                self.send(told_to_stop(sign))
+                raise WaitInterrupted
+            self._link.wait(LOOK_AGAIN)
+
+    def _end(self, sentence: str, exit_code: int) -> NoReturn:
+        self._over = True
+        if sentence:
+            self._screen.say(sentence)
+        raise JobIsOver(sentence, exit_code)
+
+    def job_is_over(self) -> None:
+        """By the coordinator's word: it need not be told that this launcher ends."""
+        self._over = True
+
+    def close(self, why: str = "") -> None:
+        """When no rank is left. `why` this launcher ends before the job does."""
+        if not self._over:
+            self.send(Leaving(why=why or "its launcher ended"))
+        self._link.close(why)
+
+
+def told_to_stop(sign: signal.Signals) -> ToldToStop:
+    return ToldToStop(signal=sign.name, scheduler=scheduler.read(os.environ, wall=time.time()))
+
+
+def coordinator_lost(node: str, lost: CoordinatorLost) -> str:
+    """The sentence of every survivor."""
+    return (
+        f"the coordinator and the store on {node} are lost: {lost.words}; ending the ranks here, "
+        "the next start resumes from the newest checkpoint"
+    )
