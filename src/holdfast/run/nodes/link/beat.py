@@ -5,7 +5,7 @@ datagram gets through at once. Where datagrams are blocked, TCP alone has to do.
 
     8 bytes   which stream this belongs to (the beginning of its id)
     8 bytes   number, rising: an older one, or one sent again, is ignored
-    8 bytes   the highest number heard from the other side; 0 from a launcher
+    8 bytes   the highest number heard from the other side
     16 bytes  HMAC by the token, the stream and the direction
 
 Pure: bytes in, numbers out. There is no answer to a datagram that does not fit.
@@ -42,7 +42,7 @@ class BeatKey:
         self._name = stream[:NAME]
         self._newest = 0
 
-    def pack(self, number: int, confirmed: int = 0) -> bytes:
+    def pack(self, number: int, confirmed: int) -> bytes:
         head = _HEAD.pack(self._name, number, confirmed)
         return head + self._mac(head)
 

@@ -168,10 +168,10 @@ class ListeningLink:
 
     def _beat(self, member: MemberStream, now: float) -> None:
         if member.beats_to and member.beats_count(now):
-            member.beats_sent += 1
             bound, where = member.beats_to
+            beat = member.beats_out.pack(member.signs.next_number(now), member.confirmed)
             with contextlib.suppress(OSError):
-                bound.sendto(member.beats_out.pack(member.beats_sent, member.confirmed), where)
+                bound.sendto(beat, where)
 
     def _datagram(self, raw: bytes, came: beat_sockets.Came) -> None:
         member = self._streams.get(stream_name(raw))
@@ -179,7 +179,7 @@ class ListeningLink:
             return
         if beat := member.beats_in.open(raw):
             member.beats_to = came
-            member.beat(beat.number, time.monotonic())
+            member.beat(beat.number, beat.confirmed, time.monotonic())
 
     async def _probe(self, member: MemberStream) -> None:
         answers = await kernel_answers(*member.machine)
@@ -265,20 +265,22 @@ class ListeningLink:
             await asyncio.sleep(PULSE_EVERY)
 
     async def _acknowledge(self, member: MemberStream, channel: Channel) -> None:
-        pulse = Pulse(member.confirmed, member.inbox.received, read_clocks().distance)
-        await channel.send(pulse)
+        number = member.signs.next_number(time.monotonic())
+        wall = read_clocks().distance
+        await channel.send(Pulse(number, member.confirmed, member.inbox.received, wall))
 
     async def _take(self, member: MemberStream, channel: Channel, message: Any) -> None:
         now = time.monotonic()
-        member.spoke(0, now)
+        member.spoke(0, 0, now)
         try:
             if isinstance(message, Pulse):
-                member.spoke(message.number, now)
+                member.spoke(message.number, message.confirmed, now)
                 member.outbox.acknowledged(message.received)
             elif isinstance(message, Said):
                 if member.inbox.takes(message.number):
                     await self._said(member, channel, message.message, now)
             elif isinstance(message, ClockQuestion):
+                member.spoke(message.number, 0, now)
                 await channel.send(ClockAnswer(message.number, *read_both()))
             else:
                 raise BadMessage(channel.peer, "sent a greeting in the middle of a conversation")

@@ -27,9 +27,12 @@ BEATS_ALONE = 12.0
 BEATS_AFTER_CLOSE = 4.0
 
 
-class LauncherLease:
-    """On the launcher: how long its ranks may still run. Times are of CLOCK_BOOTTIME, which goes
-    on while the machine sleeps; being late itself gives it nothing."""
+class SignsOfLife:
+    """What one side sent, and what of it the other side is known to have heard.
+
+    A launcher passes times of CLOCK_BOOTTIME, which goes on while the machine sleeps; being late
+    itself gives it nothing.
+    """
 
     def __init__(self, now: float) -> None:
         self._number = 0
@@ -42,20 +45,23 @@ class LauncherLease:
         self._sent.append((self._number, now))
         return self._number
 
-    def confirmed(self, number: int) -> bool:
-        """The coordinator heard this one. Whether that was news."""
-        news = False
+    def confirmed(self, number: int) -> None:
+        """The other side heard this one."""
         while self._sent and self._sent[0][0] <= number:
             self._safe_from = self._sent.popleft()[1]
-            news = True
-        return news
 
     def unconfirmed(self, now: float) -> float:
-        """Seconds since the last moment before which the coordinator cannot have lost us."""
+        """Seconds since the last moment from which on the other side may not have heard us."""
         return now - self._safe_from
 
-    def over(self, now: float) -> bool:
-        return self.unconfirmed(now) >= FENCE
+    def start_again(self, now: float) -> None:
+        """For a coordinator that was late itself; never for a launcher."""
+        self._safe_from = max(self._safe_from, now)
+
+
+def lease_is_over(signs: SignsOfLife, now: float) -> bool:
+    """On a launcher: its ranks must end."""
+    return signs.unconfirmed(now) >= FENCE
 
 
 def beats_count(*, spoken: float, closed: float | None) -> bool:
@@ -64,11 +70,12 @@ def beats_count(*, spoken: float, closed: float | None) -> bool:
     return spoken <= BEATS_ALONE if closed is None else closed <= BEATS_AFTER_CLOSE
 
 
-def hearing_of(silent: float, *, closed: float | None) -> Hearing:
-    """`closed`: seconds since the connection ended; None while there is one."""
+def hearing_of(silent: float, *, deaf: float, closed: float | None) -> Hearing:
+    """`deaf`: seconds for which it has not confirmed that it hears us: its ranks end for that.
+    `closed`: seconds since the connection ended; None while there is one."""
     if closed is not None and min(silent, closed) >= COME_BACK:
         return Hearing.LOST
-    return LEASE.hearing(silent)
+    return Hearing.LOST if deaf >= LEASE.lost else LEASE.hearing(silent)
 
 
 def fenced(silent: float) -> bool:

@@ -38,7 +38,7 @@ from holdfast.run.nodes.link.clock_offset import (
     read_both,
 )
 from holdfast.run.nodes.link.coordinator_link import BEAT_EVERY, LARGEST, LAST_WORDS, PULSE_EVERY
-from holdfast.run.nodes.link.fencing import FENCE, LEASE, LauncherLease
+from holdfast.run.nodes.link.fencing import FENCE, LEASE, SignsOfLife, lease_is_over
 from holdfast.run.nodes.link.interface import CoordinatorLost
 from holdfast.run.nodes.link.link_thread import LinkThread
 from holdfast.run.nodes.link.outbox import Inbox, Outbox
@@ -104,6 +104,8 @@ class JoinedLink:
         self._reports = ReportEncoder()
         self._clock = CoordinatorClock()
         self._answers: dict[int, asyncio.Future[BothClocks]] = {}
+        self._confirmed = 0
+        """the highest number of the coordinator's signs of life"""
         self._lost: CoordinatorLost | None = None
         self._datagrams: socket.socket | None = None
         self._thread: LinkThread[ToLauncher] = LinkThread("holdfast-link")
@@ -141,7 +143,7 @@ class JoinedLink:
         channel = await self._connected(host, seconds)
         welcome = await self._greeted(channel, Hello(self._card), end)
         self._heard_at = boot_time()
-        self._lease = LauncherLease(self._heard_at)
+        self._signs = SignsOfLife(self._heard_at)
         self._stream = welcome.stream
         self._beats_in = BeatKey(self._token, self._stream, Side.COORDINATOR)
         self._beats_out = BeatKey(self._token, self._stream, Side.MEMBER)
@@ -233,25 +235,26 @@ class JoinedLink:
             if self._lost:
                 self._over.set()
                 return
-            number = self._lease.next_number(boot_time())
+            number = self._signs.next_number(boot_time())
             if self._datagrams:
                 with contextlib.suppress(OSError):
-                    self._datagrams.send(self._beats_out.pack(number))
+                    self._datagrams.send(self._beats_out.pack(number, self._confirmed))
             await asyncio.sleep(BEAT_EVERY)
 
     def _read_datagrams(self) -> None:
         with contextlib.suppress(OSError):
             while self._datagrams:
                 if beat := self._beats_in.open(self._datagrams.recv(SIZE + 1)):
-                    self._heard(beat.confirmed)
+                    self._heard(beat.number, beat.confirmed)
 
-    def _heard(self, confirmed: int = 0) -> None:
+    def _heard(self, number: int = 0, confirmed: int = 0) -> None:
         self._heard_at = boot_time()
-        self._lease.confirmed(confirmed)
+        self._confirmed = max(self._confirmed, number)
+        self._signs.confirmed(confirmed)
 
     def _look(self) -> None:
         now = boot_time()
-        if self._lease.over(now) and not self._lost:
+        if lease_is_over(self._signs, now) and not self._lost:
             silent = now - self._heard_at
             words = (
                 f"nothing from the coordinator for {silent:.1f} s"
@@ -310,13 +313,13 @@ class JoinedLink:
             message = await channel.receive(seconds=3600.0)
             self._heard()
             if isinstance(message, Pulse):
-                self._heard(message.number)
+                self._heard(message.number, message.confirmed)
                 self._outbox.acknowledged(message.received)
                 self._clock.their_wall(message.wall)
             elif isinstance(message, Ordered):
                 await self._ordered(channel, message)
             elif isinstance(message, ClockAnswer):
-                self._heard(message.number)
+                self._heard(confirmed=message.number)
                 waiting = self._answers.get(message.number)
                 if waiting and not waiting.done():
                     waiting.set_result(BothClocks(message.wall, message.monotonic))
@@ -347,8 +350,8 @@ class JoinedLink:
             await asyncio.sleep(PULSE_EVERY)
 
     async def _acknowledge(self, channel: Channel) -> None:
-        number = self._lease.next_number(boot_time())
-        await channel.send(Pulse(number, self._inbox.received))
+        number = self._signs.next_number(boot_time())
+        await channel.send(Pulse(number, self._confirmed, self._inbox.received))
 
     async def _compare_clocks(self, channel: Channel) -> None:
         """The first answer is enough to begin with; more make it more precise."""
@@ -363,7 +366,7 @@ class JoinedLink:
             await asyncio.sleep(EVERY)
 
     async def _clock_sample(self, channel: Channel) -> BothSamples:
-        number = self._lease.next_number(boot_time())
+        number = self._signs.next_number(boot_time())
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         asked = read_both()
         await channel.send(ClockQuestion(number))

@@ -26,7 +26,6 @@ class MemberStream:
         self.stream = secrets.token_bytes(16)
         self.beats_in = BeatKey(token, self.stream, Side.MEMBER)
         self.beats_out = BeatKey(token, self.stream, Side.COORDINATOR)
-        self.beats_sent = 0
         self.beats_to: Came | None = None
         """where its last datagram came to, and from"""
         self.inbox = Inbox()
@@ -35,6 +34,8 @@ class MemberStream:
         self.to_write = asyncio.Event()
         self.confirmed = 0
         """the highest number of its signs of life"""
+        self.signs = fencing.SignsOfLife(now)
+        """ours, to it"""
         self.machine = ("", 0)
         """where it is asked whether the machine answers"""
         self.machine_answered = False
@@ -54,7 +55,7 @@ class MemberStream:
         self.to_write.set()
         self._closed_at = None
         self.farewell, self.words = "", ""
-        self.spoke(0, now)
+        self.spoke(0, 0, now)
 
     def closed(self, words: str, now: float) -> None:
         self.channel = None
@@ -62,16 +63,20 @@ class MemberStream:
         if self.farewell != "left":
             self.farewell, self.words = "closed", words
 
-    def spoke(self, number: int, now: float) -> None:
+    def spoke(self, number: int, confirmed: int, now: float) -> None:
         """Something came on its connection."""
-        self._heard_at = self._spoke_at = now
-        self.confirmed = max(self.confirmed, number)
+        self._spoke_at = now
+        self._sign(number, confirmed, now)
 
-    def beat(self, number: int, now: float) -> None:
+    def beat(self, number: int, confirmed: int, now: float) -> None:
         """A datagram came."""
         if self.beats_count(now):
-            self._heard_at = now
-            self.confirmed = max(self.confirmed, number)
+            self._sign(number, confirmed, now)
+
+    def _sign(self, number: int, confirmed: int, now: float) -> None:
+        self._heard_at = now
+        self.confirmed = max(self.confirmed, number)
+        self.signs.confirmed(confirmed)
 
     def beats_count(self, now: float) -> bool:
         return not self.lost and fencing.beats_count(
@@ -85,6 +90,7 @@ class MemberStream:
         """We did not listen: what it sent meanwhile has not been read yet."""
         if not self.lost:
             self._heard_at = self._spoke_at = now
+            self.signs.start_again(now)
             if self._closed_at is not None:
                 self._closed_at = now
 
@@ -97,11 +103,17 @@ class MemberStream:
     def judge(self, now: float) -> Heard:
         """Once lost, it stays lost."""
         silent = now - self._heard_at
-        hearing = fencing.hearing_of(silent, closed=self._closed_for(now))
+        deaf = self.signs.unconfirmed(now)
+        hearing = fencing.hearing_of(silent, deaf=deaf, closed=self._closed_for(now))
         if hearing is Hearing.LOST and not self.lost:
             self.lost = True
             if self.farewell == "":
-                self.farewell, self.words = "silent", f"nothing for {silent:.1f} s"
+                self.farewell = "silent"
+                self.words = (
+                    f"nothing for {silent:.1f} s"
+                    if silent >= fencing.LEASE.late
+                    else f"it has not heard this node for {deaf:.1f} s"
+                )
         if self.lost:
             hearing = Hearing.LOST
         return Heard(

@@ -55,7 +55,9 @@ class Pulse(LinkMessage, frozen=True):
     """A sign of life, both ways."""
 
     number: Count
-    """of a launcher's own; of a coordinator's: the highest it heard from this launcher"""
+    """rising; those of datagrams and questions are in the same row"""
+    confirmed: Count
+    """the highest of the other side's that was heard"""
     received: Count
     """the last numbered message that has arrived"""
     wall: int = 0
