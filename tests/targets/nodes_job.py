@@ -10,6 +10,7 @@ keep=plain    torch.save by rank 0 every 20 steps, as in many scripts (default: 
 pause=S       a step (0.05)
 sleep=HOST:STEP:S   the first rank of that host evaluates so long, once
 pad=MB        of state, for a save that takes a while
+ckpts=DIR     in place of FOLDER/ckpts
 """
 
 import os
@@ -58,9 +59,8 @@ def main() -> None:
     dist.init_process_group("gloo")
     torch.manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, 1))
-    net.register_buffer("pad", torch.zeros(int(float(ASKED.get("pad", "0")) * 250_000)))
     inputs = torch.randn(4096, WIDTH)
-    model = DistributedDataParallel(net, broadcast_buffers=False)
+    model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     loop = plain if ASKED.get("keep") == "plain" else kept
     for _ in loop(model, optimizer, inputs, Progress(net).note):
@@ -77,8 +77,10 @@ def kept(
     dataset = TensorDataset(inputs)
     sampler = holdfast.Sampler(dataset, global_batch_size=BATCH, micro_batch_size=BATCH, seed=1)
     loader = DataLoader(dataset, batch_sampler=sampler)
-    state = holdfast.State(model=model, optimizer=optimizer, data=sampler)
-    with holdfast.Checkpoint(os.path.join(FOLDER, "ckpts"), state, every_steps=20) as ckpt:
+    pad = torch.zeros(int(float(ASKED.get("pad", "0")) * 250_000))
+    state = holdfast.State(model=model, optimizer=optimizer, data=sampler, pad=pad)
+    folder = ASKED.get("ckpts", os.path.join(FOLDER, "ckpts"))
+    with holdfast.Checkpoint(folder, state, every_steps=20) as ckpt:
         ckpt.resume()
         while state.step < STEPS:
             for (batch,) in sampler.follow(loader):

@@ -32,6 +32,8 @@ class FaultRow:
     """hosts that are gone, and from which nothing is expected"""
     beside: tuple[str, ...] = ()
     """slugs that may be said as well, since they are true"""
+    guilty: tuple[str, ...] = ()
+    """hosts that may be blamed besides those of `mentions`"""
     after: After = "resumes"
     world: int = 0
     """ranks of the attempt that follows"""
@@ -39,6 +41,7 @@ class FaultRow:
     nproc: int = 1
     nnodes: str = "2:4"
     mtu: int = 1500
+    asked: tuple[str, ...] = ()
     within: float = WITHIN
     then: Callable[[NodesJob], list[str]] | None = None
     """a second act; what went wrong in it"""
@@ -190,6 +193,8 @@ ROWS = (
              ("delta",), silent=("delta",), world=3, then=leaves_none_there),
     FaultRow("host-cut", "the cable of a host is out", cut_host, LOST, ("delta",),
              silent=("delta",), world=3, then=is_fenced),
+    FaultRow("host-cut-plain", "the same; the script saves with torch.save", cut_host, LOST,
+             ("delta",), silent=("delta",), world=3, asked=("keep=plain",)),
     FaultRow("two-hosts-cut", "2 hosts with 2 ranks each: the cable of one is out", cut_host, LOST,
              ("bravo",), silent=("bravo",), world=2, hosts=2, nproc=2, nnodes="1:2",
              then=is_fenced),
@@ -209,7 +214,7 @@ ROWS = (
     FaultRow("rank-stopped", "SIGSTOP to a rank", stop_rank, ("rank-frozen",), ("delta",), world=4),
     FaultRow("rank-killed", "SIGKILL to a rank", kill_rank, ("rank-killed",), ("delta",), world=4),
     FaultRow("two-ranks-killed", "SIGKILL to ranks of two hosts at once", kill_two_ranks,
-             ("rank-killed",), ("bravo",), beside=("rank-killed",), world=4),
+             ("rank-killed",), ("bravo",), guilty=("delta",), world=4),
     FaultRow("node-back", "a host loses power and comes back; fixed --nnodes", crash_node, LOST,
              ("delta",), silent=("delta",), nnodes="4", after="named", then=comes_back),
     FaultRow("spare", "a launcher is killed, and a spare node waits", kill_third_launcher,

@@ -47,7 +47,13 @@ def play(row: FaultRow, folder: Path, *, launcher: LauncherName = "holdfast") ->
     with Lab() as lab:
         hosts = named_hosts(lab, row.hosts, mtu=row.mtu)
         with NodesJob(
-            lab, hosts, folder, launcher=launcher, nnodes=row.nnodes, nproc=row.nproc
+            lab,
+            hosts,
+            folder,
+            launcher=launcher,
+            nnodes=row.nnodes,
+            nproc=row.nproc,
+            asked=row.asked,
         ) as job:
             began = time.monotonic()
             job.start_all()
@@ -124,6 +130,11 @@ def _sentences(row: FaultRow, job: NodesJob, hosts: list[Host], seen: Measured) 
                     seen.problems.append(f"does not name {', '.join(lacking)}: {one.reason}")
             elif one.kind == "verdict" and one.slug not in row.beside:
                 seen.problems.append(f"{host.name} blames: {one.slug}: {one.reason}")
+    guilty = {*row.mentions, *row.guilty}
+    for record in (record for host in hosts for record in job.judgements(host)):
+        if innocent := sorted({*record["hosts"]} - guilty):
+            names = ", ".join(innocent)
+            seen.problems.append(f"{record['slug']} blames {names}: {record['reason']}")
     seen.problems = list(dict.fromkeys(seen.problems))
 
 

@@ -35,6 +35,8 @@ PORT = 29400
 SENTENCE = re.compile(r"holdfast> (verdict|notice)\[(HOLD\d+)\] ([a-z0-9-]+): (.*)")
 START = 120.0
 """seconds for all ranks to import torch and take their first steps, on a busy machine"""
+ROUNDING = 1e-6
+"""relative: another number of ranks adds in another order; a step changes ten times as much"""
 LauncherName = Literal["holdfast", "torchrun"]
 _OUTER = ("PET_", "TORCH", "NCCL_", "GLOO_", "HOLDFAST", "MASTER_", "SLURM_", "RANK", "WORLD_SIZE")
 
@@ -114,7 +116,7 @@ class NodesJob:
         self.typed = typed
         self.nodes: dict[str, Node] = {}
         self.screens: dict[str, list[Line]] = {host.name: [] for host in self.hosts}
-        self.marked = 0.0
+        self.marked = self.marked_wall = 0.0
         folder.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> NodesJob:
@@ -214,7 +216,7 @@ class NodesJob:
 
     def mark(self) -> None:
         """From now on: the fault."""
-        self.marked = time.monotonic()
+        self.marked, self.marked_wall = time.monotonic(), time.time()
 
     def since(self) -> float:
         return time.monotonic() - self.marked
@@ -272,7 +274,7 @@ class NodesJob:
         found = []
         for step in sorted(s for steps in self.steps().values() for s in steps):
             first = seen.setdefault(step.step, step)
-            if abs(first.value - step.value) > 1e-4 * max(1.0, abs(first.value)):
+            if abs(first.value - step.value) > ROUNDING * abs(first.value):
                 found.append(
                     f"step {step.step}: {first.value} in attempt {first.attempt} "
                     f"({first.world} ranks), {step.value} in {step.attempt} ({step.world})"
@@ -317,13 +319,15 @@ class NodesJob:
             for line in [*self.screens[host.name]][-last:]
         )
 
-    def journal(self, host: Host) -> list[dict[str, Any]]:
-        """Of all runs that were started on that host."""
+    def judgements(self, host: Host) -> list[dict[str, Any]]:
+        """Notices and verdicts after the mark, in the journals of that host's runs."""
+        folder = self.folder / host.name
         return [
-            json.loads(line)
-            for file in sorted((self.folder / host.name).glob("runs/*/journal.jsonl"))
-            for line in file.read_text().splitlines()
-            if file.parent.name != "latest"
+            record
+            for file in folder.glob("runs/*/journal.jsonl")
+            if not file.parent.is_symlink()
+            for record in map(json.loads, file.read_text().splitlines())
+            if record["kind"] in ("notice", "verdict") and record["t"] >= self.marked_wall
         ]
 
 
