@@ -31,8 +31,8 @@ class KernelSign(NamedTuple):
     """connections that get no answer any more, the longest first"""
     retransmitted: int
     sent: int
-    arrived: int
-    """segments that came the other way since the look before"""
+    came: int
+    """segments that came the other way on silent connections since they are silent"""
 
     @property
     def unanswered(self) -> float:
@@ -86,5 +86,5 @@ def _sign(pair: Pair, seen: list[RankConnection]) -> KernelSign:
         stuck=tuple(sorted(stuck, key=lambda one: -one.unanswered)),
         retransmitted=sum(one.retransmitted for one in seen),
         sent=sum(one.sent for one in seen),
-        arrived=sum(one.arrived for one in seen),
+        came=sum(one.arrived for one in stuck),
     )

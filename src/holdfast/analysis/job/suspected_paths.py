@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 from holdfast.analysis.collectives import waits
-from holdfast.analysis.job import pace, path_signs
+from holdfast.analysis.job import pace, path_probes, path_signs, sick_paths
+from holdfast.analysis.job.sick_paths import SickPath
 from holdfast.analysis.nodes.pattern import Pair
 from holdfast.analysis.scene.scene import Scene
 
 MOST = 8
 """paths that are tried at once"""
+AGAIN = 10.0
+"""seconds before a path whose connections stay silent is tried again"""
+LOSSY_AGAIN = 30.0
+"""seconds before a path that only loses packets is tried again"""
 ALL_WAIT = 5.0
 """seconds without a step before paths are tried of which the kernel tells nothing"""
 
 
 def find(scene: Scene, *, timers_since: float = 0.0) -> tuple[Pair, ...]:
-    """(from, to), the worst first; () while nothing points at the network."""
-    signs = path_signs.of(scene)
-    worst = sorted(
-        (one for one in signs.values() if one.stuck or one.lossy),
-        key=lambda one: (not one.stuck, -one.unanswered, -one.lost, one.pair),
-    )
+    """(from, to), the worst first; () while nothing points at the network, or all of it was tried
+    lately. The caller has one such question under way at a time."""
+    silent = [one for one in sick_paths.of(scene) if _is_due(scene, one)]
+    lossy = [one for one in path_signs.of(scene).values() if one.lossy and not one.stuck]
+    lossy = [one for one in sorted(lossy, key=lambda one: -one.lost) if _is_new(scene, one.pair)]
+    worst = [*(one.pair for one in silent), *(one.pair for one in lossy)]
     if worst:
-        return tuple(one.pair for one in worst[:MOST])
-    if pace.stalled(scene, timers_since=timers_since) and _all_wait(scene, timers_since):
-        return _unseen(scene)
+        # The way back as well: one direction alone may be broken.
+        return tuple(dict.fromkeys(w for pair in worst for w in (pair, pair[::-1])))[:MOST]
+    if pace.stalled(scene, timers_since=timers_since) and all_wait(
+        scene, timers_since=timers_since
+    ):
+        return tuple(pair for pair in unseen(scene) if _is_new(scene, pair))[:MOST]
     return ()
 
 
-def _all_wait(scene: Scene, timers_since: float) -> bool:
+def _is_due(scene: Scene, one: SickPath) -> bool:
+    if one.tried is None:
+        return True
+    if one.tried.failed and not one.tried_late:
+        return scene.now >= one.since + sick_paths.TRY_AFTER
+    return scene.now - path_probes.began(scene) >= AGAIN
+
+
+def _is_new(scene: Scene, pair: Pair) -> bool:
+    recent = scene.now - path_probes.began(scene) < LOSSY_AGAIN
+    return not recent or path_probes.tried(scene, pair) is None
+
+
+def all_wait(scene: Scene, *, timers_since: float = 0.0) -> bool:
     """Every living rank is in a collective that all of them have entered: no rank is missing."""
     if scene.now - pace.last_progress(scene, timers_since=timers_since) < ALL_WAIT:
         return False
@@ -37,7 +58,7 @@ def _all_wait(scene: Scene, timers_since: float) -> bool:
     return bool(living) and waiting == living and not seen.roots and not seen.mismatch
 
 
-def _unseen(scene: Scene) -> tuple[Pair, ...]:
+def unseen(scene: Scene) -> tuple[Pair, ...]:
     """Around the ring of nodes, which is how most collectives go; only of nodes whose kernel does
     not tell of their connections, or whose ranks talk by other means than TCP."""
     names = [node.name for node in scene.nodes]
@@ -48,4 +69,4 @@ def _unseen(scene: Scene) -> tuple[Pair, ...]:
         pair
         for pair in dict.fromkeys(ring)
         if pair[0] != pair[1] and set(pair) <= heard and not blind.isdisjoint(pair)
-    )[:MOST]
+    )

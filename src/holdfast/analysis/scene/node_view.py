@@ -50,7 +50,8 @@ class RankConnection(NodeSignal, frozen=True):
     unanswered: float = 0.0
     """seconds for which it has surely sent the same again without an answer; 0 while backoff is"""
     arrived: int = 0
-    """segments that came from the other end since the look before, wanted or not"""
+    """segments that came from the other end since the look before, wanted or not; of one that gets
+    no answer, since that began: what comes shows that the way back passes"""
     connecting: bool = False
     """it waits for an answer to its first packet"""
 
@@ -89,6 +90,7 @@ class PathProbes(NodeSignal, frozen=True):
     """What nodes saw of the paths between them when they were last asked to try them."""
 
     at: float
+    """when they began to try, the earliest of these answers"""
     reach: tuple[Reached, ...] = ()
     sizes: tuple[PathSizes, ...] = ()
     losses: tuple[PathLoss, ...] = ()

@@ -24,6 +24,7 @@ Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
 from __future__ import annotations
 
 from holdfast import text
+from holdfast.analysis.job import lost_nodes
 from holdfast.analysis.logs import blame, sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
@@ -69,6 +70,39 @@ def ended_by_scheduler(scene: Scene) -> Verdict | None:
         evidence=[
             Evidence(quote=f"{scene.told_to_stop} to the launcher"),
             Evidence(quote=_time_left(scheduler.left), source="SLURM_JOB_END_TIME"),
+        ],
+    )
+
+
+@FAULT.run
+def node_taken_by_scheduler(scene: Scene) -> Verdict | None:
+    """One node of several: the others may go on without it."""
+    told = [
+        node
+        for node in lost_nodes.told_to_stop(scene)
+        if node.told_to_stop in SCHEDULER_SIGNALS
+        and node.scheduler is not None
+        and node.scheduler.left is not None
+        and node.scheduler.left >= -LIMIT_OUTDATED_AFTER
+    ]
+    if scene.told_to_stop or not told:
+        return None
+    node = told[0]
+    scheduler, left = node.scheduler, node.scheduler.left if node.scheduler else None
+    if scheduler is None or left is None:
+        return None
+    return FAULT.verdict(
+        f"{lost_nodes.with_ranks(told)}: {_what_happened(node.told_to_stop, scheduler, left)}; not "
+        "a failure of the job",
+        ranks=lost_nodes.ranks_of(scene, told),
+        hosts=[one.name for one in told],
+        victims=lost_nodes.victims(scene, told),
+        certain=True,
+        fix=f"see the scheduler's record with `sacct -j {scheduler.job} "
+        "--format=State,End,Timelimit`",
+        evidence=[
+            Evidence(quote=f"{one.told_to_stop} to the launcher on {one.name}", host=one.name)
+            for one in told
         ],
     )
 

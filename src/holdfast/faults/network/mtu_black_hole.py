@@ -3,7 +3,8 @@
 What you see   The group forms and small collectives work; the first large one hangs. Minutes later
                `Call to recv from … failed : Connection timed out` or `Call to send to …` on a
                connection that was already in use, or torch's watchdog, and every rank is alive.
-               Pings work, ssh works until a long listing.
+               Pings work, ssh works until a long listing. `holdfast run` names the path and the
+               size that passes within 10 s of the first segment that gets no answer.
 Why            Both ends use large frames (9000) while a hop between them carries 1500 and drops the
                rest silently: a switch port, a bridge, a tunnel, or a router whose 'fragmentation
                needed' is filtered. TCP negotiates a segment size from the two ends only. With
@@ -17,7 +18,9 @@ Fix            Use one MTU along the whole path: raise the hop in the middle, or
                (`ip link set eth0 mtu 1500`). A workaround that costs speed:
                net.ipv4.tcp_mtu_probing=1.
 Known limits   From a log this is an inference, because a machine that died or lost packets looks
-               the same. RDMA has an MTU of its own, which the check does not probe.
+               the same. RDMA has an MTU of its own, which the check does not probe. `run` is
+               certain only where ranks wait in a collective, the kernel shows their large segments
+               unanswered, and a test over TCP hangs on large messages alone.
 Sources        https://docs.kernel.org/networking/ip-sysctl.html (tcp_mtu_probing)
                NVIDIA/nccl src/misc/socket.cc: socketProgressOpt
                https://github.com/NVIDIA/nccl/issues/1524
@@ -29,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import text
+from holdfast.analysis.job import sick_paths
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE, peer_of
@@ -36,12 +40,16 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Unread, known
 from holdfast.analysis.nodes import NodesFacts, differences, loss, path_size, pattern
 from holdfast.analysis.nodes.path_size import SizeJudgement, SizeVerdict
-from holdfast.analysis.nodes.pattern import Pair, PathGroup
-from holdfast.fault import SHOWN, Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.analysis.nodes.pattern import Pair, PathGroup, Shape
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import SHOWN, Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
-    code="HOLD204", slug="mtu-black-hole", related=("packet-loss", "network-partition", "slow-nic")
+    code="HOLD204",
+    slug="mtu-black-hole",
+    related=("packet-loss", "network-partition", "slow-nic"),
+    traits=RunTraits(priority=290, needs_stall=True, whole_job=True),
 )
 FAULT.log_patterns.append(DIED_IN_USE)
 
@@ -216,6 +224,41 @@ def _unequal_ends(facts: NodesFacts, fine: list[SizeJudgement]) -> dict[str, int
         if mtu not in (None, path.mtu):
             ends |= {path.source: path.mtu, target.node: mtu}
     return ends
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+
+@FAULT.run
+def large_segments_get_no_answer(scene: Scene) -> Verdict | None:
+    """The kernel's counters show that a rank's segments are not acknowledged; a try shows that
+    small packets pass and large ones do not."""
+    found = {one.pair: (one, hole) for one in sick_paths.of(scene) if (hole := one.hole)}
+    if not found:
+        return None
+    sick = [one for one, _ in found.values()]
+    holes = {pair: hole for pair, (_, hole) in found.items()}
+    worst = next(iter(holes.values()))
+    segment = max(one.segment for path in sick for one in path.sign.stuck)
+    ranks = sorted({rank for one in sick for rank in one.sign.ranks})
+    proven = any(hole.verdict is SizeVerdict.HANGS for hole in holes.values())
+    return FAULT.verdict(
+        f"{sick_paths.named(scene, holes)}: {_what(worst)}; segments of {segment} bytes from "
+        f"{text.ranks(ranks)} have had no answer for {text.elapsed(sick[0].sign.unanswered)}, "
+        f"while small packets pass; {sick_paths.waiting(scene)}",
+        ranks=(),
+        paths=holes,
+        victims=sick_paths.victims(scene),
+        certain=proven and sick_paths.certain(scene, sick),
+        fix=_same_mtu(holes, PathGroup(Shape.PATHS, (), tuple(sorted(holes)))),
+        evidence=[
+            *sick_paths.kernel_evidence(one.sign for one in sick[:2]),
+            *(_sizes_evidence(hole) for hole in [*holes.values()][:2]),
+        ],
+    )
+
+
+# --- explain -------------------------------------------------------------------------------------
 
 
 @FAULT.explain

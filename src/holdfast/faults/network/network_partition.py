@@ -2,7 +2,9 @@
 
 What you see   Ranks on some machines lose those on others, all at the same time and in both
                directions, while ranks within each part keep talking; `NIC Link is Down` in a kernel
-               log; RAS reports that peers do not respond. No process crashed.
+               log; RAS reports that peers do not respond. No process crashed. `holdfast run` names
+               the nodes that went silent together, and who is still with whom; the side of the
+               coordinator goes on if it has enough nodes (`--nnodes MIN:MAX`), the other stops.
 Why            A link, a switch or a rule between the parts stopped carrying packets. Established
                connections notice only when their retransmissions give up, a quarter of an hour by
                default (net.ipv4.tcp_retries2), so torch's own timeout is often the first to report
@@ -15,7 +17,8 @@ Fix            Repair the link; then start the job again, since a group cannot b
                that should survive it needs a launcher that restarts and a checkpoint.
 Known limits   A log of one side alone looks like packet loss, an MTU problem or a lost node. The
                state of switches is not visible from a job. `holdfast check` sees only the nodes
-               that it could reach itself: those of another island may be absent altogether.
+               that it could reach itself: those of another island may be absent altogether. `run`
+               cannot tell a split from several machines that go down within the same seconds.
 Sources        torvalds/linux net/ipv4/tcp_timer.c: tcp_write_timeout
                https://docs.kernel.org/networking/ip-sysctl.html (tcp_retries2)
                NVIDIA/nccl docs/userguide/source/troubleshooting/ras.rst
@@ -23,9 +26,10 @@ Sources        torvalds/linux net/ipv4/tcp_timer.c: tcp_write_timeout
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from holdfast import text
+from holdfast.analysis.job import lost_nodes, path_probes, sick_paths
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
@@ -34,13 +38,16 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.nodes import NodesFacts, blocked
 from holdfast.analysis.nodes.islands import Island, is_partition
 from holdfast.analysis.nodes.reachability import Matrix, islands, matrix
-from holdfast.fault import SHOWN, Fault
-from holdfast.findings import Culprit, Diagnosis, Finding
+from holdfast.analysis.scene.node_view import NodeView
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import SHOWN, Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
     code="HOLD206",
     slug="network-partition",
     related=("peer-unreachable", "node-lost", "mtu-black-hole", "packet-loss"),
+    traits=RunTraits(priority=125, whole_job=True),
 )
 
 LINK_DOWN = FAULT.log_pattern(
@@ -88,6 +95,108 @@ def _between(paths: Matrix, found: list[Island]) -> Iterable[tuple[str, str]]:
 
 def _listed(found: list[Island]) -> str:
     return " | ".join(text.names(island, shown=8) for island in found)
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+
+@FAULT.run
+def nodes_went_silent_together(scene: Scene) -> Verdict | None:
+    gone = lost_nodes.out_of_touch(scene)
+    if not lost_nodes.went_together(gone) or not lost_nodes.is_cause(scene, gone):
+        return None
+    here = lost_nodes.heard(scene)
+    silent = [node.silent for node in gone]
+    return FAULT.verdict(
+        f"{lost_nodes.with_ranks(gone)} went silent within "
+        f"{text.elapsed(max(0.1, max(silent) - min(silent)))} of each other, "
+        f"{text.elapsed(max(silent))} ago, {_split(here, len(gone))}",
+        ranks=lost_nodes.ranks_of(scene, gone),
+        hosts=[node.name for node in gone],
+        victims=lost_nodes.victims(scene, gone),
+        certain=True,
+        fix=_try_from_both_sides(here, gone[0]),
+        evidence=lost_nodes.evidence(scene, gone),
+    )
+
+
+def _split(here: Collection[NodeView], gone: int) -> str:
+    alike = f"{gone} machines that go down at once look the same from here"
+    if len(here) > 1:
+        return (
+            f"while {lost_nodes.with_ranks(here)} hear each other: the network between these two "
+            f"groups is split; {alike}"
+        )
+    alone = next((node.name for node in here), "this node")
+    return (
+        f"and {alone} hears no other node: {alone} itself is cut off from the network, or {alike}"
+    )
+
+
+def _try_from_both_sides(here: Collection[NodeView], lost: NodeView) -> str:
+    home = next((node.name for node in here), "")
+    address = next(iter(lost.addresses), lost.name)
+    return f"find the hop that fails: `tracepath -n {address}`{f' on {home}' if home else ''}"
+
+
+@FAULT.run
+def tries_show_islands(scene: Scene) -> Verdict | None:
+    """All launchers are heard, and the network that the ranks use is split nevertheless."""
+    sick = [one for one in sick_paths.of(scene) if one.is_unreachable]
+    found = path_probes.found_islands(scene)
+    if not sick or not is_partition(found):
+        return None
+    return FAULT.verdict(
+        f"the nodes form {len(found)} islands: {_listed(found)}; nothing passes between them, and "
+        f"{text.ranks(r for one in sick for r in one.sign.ranks)} got no answer from the other "
+        f"side for {text.elapsed(sick[0].sign.unanswered)}; {sick_paths.waiting(scene)}",
+        ranks=(),
+        paths=[one.pair for one in sick],
+        victims=sick_paths.victims(scene),
+        certain=sick_paths.certain(scene, sick),
+        fix=f"find the hop that fails: `tracepath -n {sick[0].sign.stuck[0].peer}` on "
+        f"{sick[0].pair[0]}",
+        evidence=[
+            *sick_paths.kernel_evidence(one.sign for one in sick[:2]),
+            *(blocked.connect_evidence(one.tried.connects[0]) for one in sick[:2] if one.tried),
+        ],
+    )
+
+
+def cut_off_from_coordinator(
+    *,
+    own: str,
+    coordinator: str,
+    reached: Collection[str],
+    unreached: Collection[str],
+    words: str,
+    silent: float,
+) -> Verdict:
+    """What a launcher says that has lost its coordinator and tried the other nodes: `unreached`
+    are those that do not answer either, besides the coordinator."""
+    there = text.names([coordinator, *unreached])
+    here = (
+        f"{own} and {text.names(reached)} reach each other, but not {there}"
+        if reached
+        else f"{own} reaches no other node ({there})"
+    )
+    which = (
+        "the network between them is split, and the side of the coordinator decides; "
+        f"{1 + len(unreached)} machines that go down at once look the same from here"
+        if reached
+        else f"{own} itself is cut off from the network, or all the others are down"
+    )
+    return FAULT.verdict(
+        f"{here}; nothing was heard from {coordinator}, which coordinates the job, for "
+        f"{text.elapsed(silent)}: {which}",
+        ranks=(),
+        hosts=[coordinator, *unreached],
+        certain=True,
+        fatal=True,
+        fix="repair the network between them, then start the job again: it resumes from its "
+        "newest checkpoint",
+        evidence=[Evidence(quote=words, source="its launcher's connection")] if words else (),
+    )
 
 
 @FAULT.explain

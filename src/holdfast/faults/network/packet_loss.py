@@ -4,6 +4,8 @@ What you see   Collectives between machines are many times slower than within on
                retransmissions climb (`ss -ti`), and now and then a connection dies with
                `Connection timed out`. Kernel logs may show `NETDEV WATCHDOG: … transmit queue …
                timed out`, link flaps or CRC errors. On RoCE: retry counters and `status 12`.
+               `holdfast run` names the path when steps have become slow, the kernel sends 2 % of
+               the ranks' segments again, and datagrams of its own get lost too.
 Why            A bad cable or transceiver, a congested or misconfigured switch port, a duplex
                mismatch, a full receive ring, or RoCE without a lossless class. TCP halves its
                speed at each loss, and a lost last packet costs a timeout of 200 ms or more.
@@ -16,7 +18,8 @@ Fix            Replace what the counters point to; enlarge rings with `ethtool -
                PFC/ECN on NICs and switches. Longer timeouts only hide it.
 Known limits   holdfast reads no interface counters. Some dozens of datagrams show a loss of a few
                per cent, not one in a thousand. Without a kernel line or a ping in the log this is a
-               weak guess beside mtu-black-hole.
+               weak guess beside mtu-black-hole. In `run` it is always a notice: TCP sends again
+               what is lost, and the job goes on, slowly.
 Sources        torvalds/linux net/sched/sch_generic.c: dev_watchdog
                https://man7.org/linux/man-pages/man8/ss.8.html
                https://man7.org/linux/man-pages/man8/ethtool.8.html
@@ -26,6 +29,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast import text
+from holdfast.analysis.job import path_probes, path_signs, sick_paths
+from holdfast.analysis.job.path_signs import KernelSign
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
@@ -33,14 +39,16 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import known
 from holdfast.analysis.nodes import NodesFacts, loss, pattern
 from holdfast.analysis.nodes.loss import DirectedLoss
-from holdfast.analysis.nodes.pattern import Pair, PathGroup
-from holdfast.fault import SHOWN, Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.analysis.nodes.pattern import Pair, PathGroup, Shape
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import SHOWN, Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
     code="HOLD207",
     slug="packet-loss",
     related=("mtu-black-hole", "slow-nic", "network-partition", "ib-misconfig"),
+    traits=RunTraits(priority=298, never_acts=True, survives_steps=True, whole_job=True),
 )
 
 NIC_STALLED = FAULT.log_pattern(
@@ -91,16 +99,17 @@ def _lossy(group: PathGroup, lossy: dict[Pair, DirectedLoss]) -> Finding:
         f"{group.words} {group.verb('loses', 'lose')} {share} of small datagrams{clean}",
         reason=f"on an ordinary path {worst.lost} of {worst.sent} or more get lost in fewer than "
         "one of a thousand such checks. TCP sends again what is lost, and slows down each time",
-        evidence=[
-            Evidence(
-                quote=f"{one.pair[0]} → {one.pair[1]}: {one.lost} of {one.sent} did not arrive",
-                source="small datagrams",
-                host=one.pair[0],
-            )
-            for one in found[:SHOWN]
-        ],
+        evidence=[_counted(one) for one in found[:SHOWN]],
         fix=_counters(group),
         host=group.host,
+    )
+
+
+def _counted(one: DirectedLoss) -> Evidence:
+    return Evidence(
+        quote=f"{one.pair[0]} → {one.pair[1]}: {one.lost} of {one.sent} did not arrive",
+        source="small datagrams",
+        host=one.pair[0],
     )
 
 
@@ -110,6 +119,51 @@ def _counters(group: PathGroup) -> str:
         f"compare the error counters a minute apart on {' and '.join(ends[:4])}: `ip -s link; "
         "ethtool -S eth0 | grep -iE 'err|drop|crc|discard'`; then cable, transceiver, switch port"
     )
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+
+@FAULT.run
+def segments_are_sent_again(scene: Scene) -> Verdict | None:
+    """The kernel sends again what ranks sent, or waits for an answer; datagrams get lost too."""
+    shown = [one for one in path_signs.of(scene).values() if one.lossy or one.stuck]
+    lossy = {
+        lost.pair: lost
+        for sign in shown
+        for pair in (sign.pair, sign.pair[::-1])
+        if (seen := path_probes.tried(scene, pair)) and (lost := seen.loss) and not seen.failed
+    }
+    if not lossy or any(one.hole or one.is_unreachable for one in sick_paths.of(scene)):
+        return None
+    worst = max(lossy.values(), key=lambda one: one.rate)
+    share = worst.percent if len(lossy) == 1 else f"up to {worst.percent}"
+    signs = [one for one in shown if one.pair in lossy or one.pair[::-1] in lossy]
+    return FAULT.verdict(
+        f"{sick_paths.named(scene, lossy)}: {share} of small datagrams are lost, and "
+        f"{_sent_again(signs)}: steps wait for what is sent again",
+        ranks=(),
+        paths=lossy,
+        victims=sick_paths.victims(scene),
+        certain=False,
+        fix=_counters(PathGroup(Shape.PATHS, (), tuple(sorted(lossy)))),
+        evidence=[
+            *(_counted(one) for one in list(lossy.values())[:2]),
+            *sick_paths.kernel_evidence(one for one in signs[:2] if one.stuck),
+        ],
+    )
+
+
+def _sent_again(signs: Sequence[KernelSign]) -> str:
+    again, sent = sum(one.retransmitted for one in signs), sum(one.sent for one in signs)
+    if any(one.lossy for one in signs):
+        return f"{again} of {sent} segments of the ranks were sent again in the last second"
+    ranks = {rank for one in signs for rank in one.ranks}
+    longest = max((one.unanswered for one in signs), default=0.0)
+    return f"{text.ranks(ranks)} has had no answer for {text.elapsed(longest)}"
+
+
+# --- explain -------------------------------------------------------------------------------------
 
 
 @FAULT.explain

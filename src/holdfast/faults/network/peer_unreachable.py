@@ -5,6 +5,8 @@ What you see   `No route to host`, `Connection timed out` or `Connection refused
                failed`) or from NCCL (`socketPollConnect: connect to … returned …, retrying
                (12/34)`). NCCL before 2.24 prints `Software caused connection abort` for all of
                them. A firewall that drops looks like a hang: NCCL alone tries for a minute.
+               `holdfast run` names the path, and the direction where the kernels tell, about 8 s
+               after a rank's connection stops being answered.
 Why            Besides MASTER_PORT, NCCL and Gloo listen on ports that the kernel picks, so every
                pair of nodes needs all TCP ports open between them, in both directions. No reply
                means dropped packets, a machine that is off, or an address of another network. `No
@@ -22,7 +24,9 @@ Fix            Open all TCP ports between the nodes of the job (a rule for the s
 Known limits   `holdfast check` on one node tests the path to the master's port only. Between nodes
                it tries one ephemeral port: a rule for other single ports is not seen. Where one
                pair alone fails, which machine blocks it is not visible. The log of the connecting
-               side does not show whether the peer was alive.
+               side does not show whether the peer was alive. `run` is certain only where ranks wait
+               in a collective, their own connections stay unanswered for 7 s and a new connection
+               fails too; ranks that use RDMA have no such connections, and get a notice.
 Sources        NVIDIA/nccl src/os/linux.cc: socketConnectCheck, what is retried
                NVIDIA/nccl src/misc/socket.cc at v2.22.3-1: exceeded retries, exceeded timeouts
                torch/csrc/distributed/c10d/socket.cpp: SocketConnectOp
@@ -37,6 +41,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast import text
+from holdfast.analysis.job import path_probes, sick_paths, suspected_paths
+from holdfast.analysis.job.sick_paths import SickPath
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
@@ -56,13 +62,15 @@ from holdfast.analysis.nodes.blocked import Ports
 from holdfast.analysis.nodes.islands import is_partition
 from holdfast.analysis.nodes.pattern import Pair, PathGroup, Shape
 from holdfast.analysis.nodes.reachability import Matrix, islands, matrix
-from holdfast.fault import SHOWN, Fault
-from holdfast.findings import Culprit, Diagnosis, Finding
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import SHOWN, Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Finding, Verdict
 
 FAULT = Fault(
     code="HOLD205",
     slug="peer-unreachable",
     related=("master-not-listening", "wrong-nic", "container-network", "network-partition"),
+    traits=RunTraits(priority=294, needs_stall=True, whole_job=True),
     smoke_fix="find the firewall rule that blocks it: `sudo nft list ruleset` or `sudo iptables "
     "-S`",
 )
@@ -232,6 +240,103 @@ def _open(facts: NodesFacts, ports: Ports, group: PathGroup, one: Reached) -> st
         Shape.PATHS: f"on {text.names({target for _, target in group.pairs})}: ",
     }.get(group.shape, "on every node: ")
     return f"{where}{blocked.opening(facts, one, ports)}"
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+
+@FAULT.run
+def rank_gets_no_answer_from_a_node(scene: Scene) -> Verdict | None:
+    """The kernel's counters show it, and a try confirms it."""
+    sick = [one for one in sick_paths.of(scene) if one.is_unreachable]
+    if not sick or is_partition(path_probes.found_islands(scene)):
+        return None
+    pairs = sick_paths.directions(scene, {one.pair for one in sick})
+    chosen = [one for one in sick if one.pair in pairs] or sick
+    tries = [one for path in chosen if path.tried for one in path.tried.connects]
+    groups = sick_paths.groups(scene, pairs)
+    return FAULT.verdict(
+        f"{sick_paths.named(scene, pairs)}: {_unanswered(chosen)}, and a new connection is "
+        f"{blocked.outcomes(tries)}{_one_way(pairs, sick)}; {sick_paths.waiting(scene)}",
+        ranks=(),
+        hosts=groups[0].nodes if len(groups) == 1 and groups[0].host else (),
+        paths=pairs,
+        victims=sick_paths.victims(scene),
+        certain=sick_paths.certain(scene, chosen),
+        fix=blocked.not_the_target(tries[0])
+        or f"find the rule or the hop that drops it: `sudo nft list ruleset` on "
+        f"{' and '.join(chosen[0].pair)}, `tracepath -n {tries[0].target.address}`",
+        evidence=[
+            *sick_paths.kernel_evidence(one.sign for one in chosen[:2]),
+            *(blocked.connect_evidence(one) for one in tries[:2]),
+        ],
+    )
+
+
+def _unanswered(sick: Sequence[SickPath]) -> str:
+    """'rank 2 has had no answer for 7.6 s'"""
+    ranks = sorted({rank for one in sick for rank in one.sign.ranks})
+    longest = max(one.sign.unanswered for one in sick)
+    verb = text.plural(ranks, "has", "have")
+    return f"{text.ranks(ranks)} {verb} had no answer for {text.elapsed(longest)}"
+
+
+def _one_way(pairs: set[Pair], sick: Sequence[SickPath]) -> str:
+    """Packets that arrive the other way are no proof where nothing is sent there."""
+    told = {one.pair for one in sick} != pairs and len(pairs) == 1
+    return "; what comes back arrives, so that one direction is broken" if told else ""
+
+
+@FAULT.run
+def connections_are_silent_while_others_pass(scene: Scene) -> Verdict | None:
+    """A firewall that forgot them, or a rule for their ports: nothing else explains it."""
+    sick = [one for one in sick_paths.of(scene) if one.is_unexplained]
+    if not sick or any(one.is_unreachable for one in sick_paths.of(scene)):
+        return None
+    pairs = {one.pair for one in sick}
+    return FAULT.verdict(
+        f"{sick_paths.named(scene, pairs)}: {_unanswered(sick)} on connections in use, while new "
+        "ones pass, small and large: a firewall or NAT on the path may have forgotten these "
+        f"connections, or drops their ports; {sick_paths.waiting(scene)}",
+        ranks=(),
+        paths=pairs,
+        victims=sick_paths.victims(scene),
+        certain=False,
+        fix=f"look for a stateful firewall between {' and '.join(sick[0].pair)} that was restarted "
+        "or drops idle connections (`conntrack -L` on the hop)",
+        evidence=sick_paths.kernel_evidence(one.sign for one in sick[:SHOWN]),
+    )
+
+
+@FAULT.run
+def node_cannot_be_reached_while_all_wait(scene: Scene) -> Verdict | None:
+    """The kernel tells nothing of the ranks' connections: RDMA, or no INET_DIAG."""
+    if sick_paths.of(scene) or not suspected_paths.all_wait(scene):
+        return None
+    failed = [
+        seen
+        for pair in suspected_paths.unseen(scene)
+        if (seen := path_probes.tried(scene, pair)) and seen.failed
+    ]
+    if not failed or is_partition(path_probes.found_islands(scene)):
+        return None
+    tries = [one for seen in failed for one in seen.connects]
+    pairs = {seen.pair for seen in failed}
+    return FAULT.verdict(
+        f"{sick_paths.named(scene, pairs)}: a new connection is {blocked.outcomes(tries)}, while "
+        f"{sick_paths.waiting(scene)}; the kernel does not show the ranks' own connections, so "
+        "that this may not be what they wait for",
+        ranks=(),
+        paths=pairs,
+        victims=sick_paths.victims(scene),
+        certain=False,
+        fix=blocked.not_the_target(tries[0])
+        or f"`tracepath -n {tries[0].target.address}` on {tries[0].source}",
+        evidence=[blocked.connect_evidence(one) for one in tries[:SHOWN]],
+    )
+
+
+# --- explain -------------------------------------------------------------------------------------
 
 
 @FAULT.explain

@@ -23,7 +23,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from holdfast.analysis.job import phrases
+from holdfast import text
+from holdfast.analysis.job import lost_nodes, phrases
 from holdfast.analysis.logs import blame, stop_signals
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
@@ -66,6 +67,34 @@ def told_to_stop(scene: Scene) -> Verdict | None:
         certain=True,
         fix="find who sent it: the scheduler's record, or `sudo ausearch -sc kill -i`",
         evidence=[phrases.how_it_ended(e) for e in received],
+    )
+
+
+@FAULT.run
+def node_told_to_stop(scene: Scene) -> Verdict | None:
+    """One node's launcher got a signal; the others end their ranks in order, and may go on
+    without it. Ctrl-C is meant for the whole job, wherever it is pressed."""
+    told = lost_nodes.told_to_stop(scene)
+    if scene.told_to_stop or not told:
+        return None
+    sign = told[0].told_to_stop
+    same = [node for node in told if node.told_to_stop == sign]
+    return FAULT.verdict(
+        f"{lost_nodes.with_ranks(same)} {text.plural(same, 'was', 'were')} told to stop by "
+        f"{phrases.stop_name(sign)}",
+        ranks=lost_nodes.ranks_of(scene, same),
+        hosts=[node.name for node in same],
+        victims=lost_nodes.victims(scene, same),
+        certain=True,
+        fatal=sign == "SIGINT",
+        fix="start it again to continue"
+        if sign == "SIGINT"
+        else "find who sent it: the scheduler's record, or `sudo ausearch -sc kill -i` on "
+        f"{same[0].name}",
+        evidence=[
+            Evidence(quote=f"{sign} to the launcher on {node.name}", host=node.name)
+            for node in same
+        ],
     )
 
 

@@ -7,13 +7,17 @@ What you see   `srun: error: Node failure on node7`, `DUE TO NODE FAILURE`, Ray'
 Why            Power, a kernel panic, a network card, a hypervisor that took the machine away, or an
                agent that was killed with everything under it. The connections are not closed, so
                the others notice only when a timeout expires.
+               Under `holdfast run` the others say it within 10 s, and which ranks are gone with
+               it: at once when its kernel closed the connection (the launcher was killed, or the
+               machine shuts down), after 7.5 s of silence when nothing closed it.
 How to be sure `sinfo -R` or `kubectl get nodes` for its state; `last -x reboot` and `journalctl -b
                -1` on the machine once it is back. holdfast names a machine only when all its ranks
                are silent and those of every other machine are not, or when a scheduler reports it.
 Fix            Take the machine out of the job and restart from the newest checkpoint; let the
                scheduler replace it (`--requeue`, a spare node, an elastic range of nodes).
 Known limits   From logs, and from outside, a lost machine cannot be told from a lost network to it.
-               Without the machine's own kernel log the reason stays unknown.
+               Without the machine's own kernel log the reason stays unknown. `run` asks the
+               machine's kernel whether it still answers; a firewall may answer for it, or drop it.
 Sources        https://slurm.schedmd.com/sbatch.html (NODE_FAIL, --requeue, --no-kill)
                https://docs.ray.io/en/latest/ray-core/fault_tolerance/nodes.html
                https://kubernetes.io/docs/concepts/architecture/nodes/
@@ -26,18 +30,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import text
+from holdfast.analysis.job import lost_nodes
 from holdfast.analysis.logs import blame, sightings, suspects
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.nodes import Absence, NodesFacts
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.analysis.scene.node_view import NodeView
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
     code="HOLD705",
     slug="node-lost",
     related=("network-partition", "store-host-lost", "preempted", "peer-unreachable"),
+    traits=RunTraits(priority=140, whole_job=True),
 )
 
 DEAD = FAULT.log_pattern(
@@ -117,6 +125,44 @@ def _did_not_answer(one: Absence, others: int, *, answered: bool) -> Finding:
         evidence=[Evidence(quote=one.why, source="ssh or the network", host=one.name)],
         fix=one.hint or f"`ssh {one.name} true`, or leave it out of the job",
         host=one.name,
+    )
+
+
+@FAULT.run
+def launcher_or_machine_is_gone(scene: Scene) -> Verdict | None:
+    """Several that went silent together are a network-partition; the store's host is another."""
+    lost = [node for node in lost_nodes.lost(scene) if not node.serves_store]
+    if not lost or not lost_nodes.is_cause(scene, lost):
+        return None
+    return FAULT.verdict(
+        f"{lost_nodes.with_ranks(lost)} {_how(lost)}",
+        ranks=lost_nodes.ranks_of(scene, lost),
+        hosts=[node.name for node in lost],
+        victims=lost_nodes.victims(scene, lost),
+        certain=True,
+        fix=_look_there(lost[0]),
+        evidence=lost_nodes.evidence(scene, lost),
+    )
+
+
+def _how(lost: Sequence[NodeView]) -> str:
+    if len(lost) == 1:
+        ago = "" if lost[0].farewell in ("", "silent") else f" {text.elapsed(lost[0].silent)} ago"
+        return f"was lost{ago}: {lost_nodes.how(lost[0])}"
+    each = "; ".join(f"{node.name}: {lost_nodes.how(node)}" for node in lost[:3])
+    more = f"; and {len(lost) - 3} more" if len(lost) > 3 else ""
+    return f"were lost: {each}{more}"
+
+
+def _look_there(node: NodeView) -> str:
+    if node.farewell in ("closed", "left"):
+        return (
+            f"read the end of the launcher's output on {node.name}; was it killed? `ssh "
+            f"{node.name} journalctl -k --since -10min | grep -iE 'oom|killed process'`"
+        )
+    where = next(iter(node.addresses), node.name)
+    return (
+        f"`ping -c 3 {where}`; once it is back: `ssh {node.name} last -x reboot shutdown | head -3`"
     )
 
 

@@ -3,6 +3,8 @@
 What you see   `recvValue failed on SocketImpl … Connection was likely closed`, `Failed to check the
                "should dump" flag on TCPStore`, `Broken pipe`, RendezvousConnectionError: on every
                rank at once, often after the first real error, and so the last lines of the log.
+               Under `holdfast run` every surviving node says within 10 s that it lost the node
+               that coordinates and serves the store, ends its ranks and exits with 124.
 Why            The store runs in one process: rank 0, or the launcher on the first machine. When
                that process exits, all others lose the store, whatever the reason. It ends the job
                but is rarely the cause: usually rank 0 failed, or finished, and the store ended with
@@ -13,7 +15,8 @@ How to be sure Look at rank 0 and the launcher of the first machine, before thes
 Fix            Fix what ended that process. Where the first machine may be taken away at any time,
                keep the store elsewhere (`--rdzv-backend=etcd`, or a node that stays).
 Known limits   Without the log of rank 0 or of the first machine's launcher the cause stays unknown;
-               the lines of the other ranks only show that the store was gone.
+               the lines of the other ranks only show that the store was gone. A node that lost the
+               coordinator cannot tell from there whether that machine is down or only cut off.
 Sources        torch/csrc/distributed/c10d/TCPStore.cpp: the server lives in one process
                torch/csrc/distributed/c10d/Utils.hpp: 'Connection was likely closed'
                https://github.com/pytorch/pytorch/issues/131781
@@ -23,19 +26,63 @@ Sources        torch/csrc/distributed/c10d/TCPStore.cpp: the server lives in one
 from __future__ import annotations
 
 from holdfast import text
+from holdfast.analysis.job import lost_nodes
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.patterns import peers, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(
     code="HOLD706",
     slug="store-host-lost",
     related=("node-lost", "rank-exits-early", "endpoint-single-point", "network-partition"),
+    traits=RunTraits(priority=130, whole_job=True),
+)
+RESUME = (
+    "start the job again once it is back, or without it; a launch with `--rdzv-backend etcd` "
+    "outlives the loss of any one node"
 )
 
 _CLOSED = ("reset", "Broken pipe", "closed", "refused", "shut down", "0 bytes")
+
+
+@FAULT.run
+def host_of_the_store_is_gone(scene: Scene) -> Verdict | None:
+    """Seen by a coordinator on another node."""
+    lost = [node for node in lost_nodes.lost(scene) if node.serves_store]
+    if not lost or not lost_nodes.is_cause(scene, lost):
+        return None
+    return FAULT.verdict(
+        f"{lost_nodes.with_ranks(lost)}, which serves the store, was lost: "
+        f"{lost_nodes.how(lost[0])}",
+        ranks=lost_nodes.ranks_of(scene, lost),
+        hosts=[node.name for node in lost],
+        victims=lost_nodes.victims(scene, lost),
+        certain=True,
+        fix=f"look at {lost[0].name}: the end of its launcher's output, `last -x reboot shutdown "
+        "| head -3`",
+        evidence=lost_nodes.evidence(scene, lost),
+    )
+
+
+def coordinator_lost(
+    *, coordinator: str, own: str, farewell: str, words: str, silent: float, answers: bool | None
+) -> Verdict:
+    """What a launcher says that has lost its coordinator, when that is all it knows. `answers`:
+    whether the coordinator's machine does; None when that was not asked."""
+    how = lost_nodes.how_it_went(farewell=farewell, words=words, silent=silent, answers=answers)
+    return FAULT.verdict(
+        f"node {coordinator}, which coordinates the job and serves its store, was lost: {how}; "
+        f"the ranks on {own} cannot go on without it",
+        ranks=(),
+        hosts=[coordinator],
+        certain=True,
+        fatal=True,
+        fix=RESUME,
+        evidence=[Evidence(quote=words or how, source="its launcher's connection")],
+    )
 
 
 @FAULT.explain

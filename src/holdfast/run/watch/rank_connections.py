@@ -30,6 +30,8 @@ class _Before(NamedTuple):
     acked: int
     stuck_since: float
     """when it surely had begun to send the same again; 0 when it does not"""
+    heard_then: int
+    """`segments_in` when that was first seen"""
 
 
 class RankConnections:
@@ -51,13 +53,11 @@ class RankConnections:
         owners = _owners(pids) if listed else {}
         mine = [c for c in listed if c.inode in owners]
         before, self._before = self._before, {}
+        told = []
         for one in mine:
-            self._before[one.inode] = _remember(one, before.get(one.inode), now)
-        told = [
-            _told(one, owners[one.inode], nodes[one.peer], before.get(one.inode), since, now)
-            for one in mine
-            for since in (self._before[one.inode].stuck_since,)
-        ]
+            last = before.get(one.inode)
+            self._before[one.inode] = after = _remember(one, last, now)
+            told.append(_told(one, owners[one.inode], nodes[one.peer], last or after, after, now))
         sick = sorted((c for c in told if c.backoff), key=lambda c: (-c.unanswered, c.rank))
         return (*sick[:MOST], *_summed(c for c in told if not c.backoff))
 
@@ -99,20 +99,20 @@ def _inodes(pid: int) -> set[int]:
 
 
 def _remember(one: TcpConnection, before: _Before | None, now: float) -> _Before:
-    since = 0.0
+    since, heard_then = 0.0, one.segments_in
     if one.backoff:
         # Each time out doubles the timer: so long it has been out, before the one that runs now.
         since = now - one.timer * (1 - 0.5**one.backoff)
         if before and before.stuck_since and before.acked == one.acked:
-            since = min(since, before.stuck_since)
+            since, heard_then = min(since, before.stuck_since), before.heard_then
         since = max(since, now - one.quiet) if one.acked else since
-    return _Before(one.retransmitted, one.data_out, one.segments_in, one.acked, since)
+    return _Before(one.retransmitted, one.data_out, one.segments_in, one.acked, since, heard_then)
 
 
 def _told(
-    one: TcpConnection, rank: int, node: str, before: _Before | None, since: float, now: float
+    one: TcpConnection, rank: int, node: str, before: _Before, after: _Before, now: float
 ) -> RankConnection:
-    last = before or _Before(one.retransmitted, one.data_out, one.segments_in, one.acked, 0.0)
+    since = after.stuck_since
     return RankConnection(
         rank=rank,
         node=node,
@@ -122,9 +122,9 @@ def _told(
         unsent=one.unsent,
         backoff=one.backoff,
         unanswered=round(max(0.0, now - since), 3) if since else 0.0,
-        retransmitted=max(0, one.retransmitted - last.retransmitted),
-        sent=max(0, one.data_out - last.data_out),
-        arrived=max(0, one.segments_in - last.segments_in),
+        retransmitted=max(0, one.retransmitted - before.retransmitted),
+        sent=max(0, one.data_out - before.data_out),
+        arrived=one.segments_in - (after.heard_then if since else before.segments_in),
         segment=one.segment,
         connecting=one.state == SYN_SENT,
     )
