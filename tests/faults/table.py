@@ -159,6 +159,8 @@ class Sight(NamedTuple):
     saying: tuple[str, ...] = ()
     not_saying: tuple[str, ...] = ()
     line: int = 0
+    hosts: tuple[str, ...] = ()
+    paths: tuple[tuple[str, str], ...] = ()
 
     @property
     def speaks(self) -> bool:
@@ -173,9 +175,12 @@ def notices(
     saying: Sequence[str],
     victims: Sequence[int] | None = None,
     fatal: bool = False,
+    hosts: Sequence[str] = (),
+    paths: Sequence[tuple[str, str]] = (),
     not_saying: Sequence[str] = (),
 ) -> Sight:
-    """The fault must be seen, on exactly these ranks, and its sentence contain these words."""
+    """The fault must be seen, on exactly these ranks, nodes and paths, and its sentence contain
+    these words."""
     assert saying, "say which words the user must see"
     return Sight(
         "certain" if certain else "notice",
@@ -186,6 +191,8 @@ def notices(
         tuple(saying),
         tuple(not_saying),
         caller(),
+        tuple(hosts),
+        tuple(paths),
     )
 
 
@@ -211,6 +218,7 @@ def run_table(slug: str, *cases: Sight) -> Callable[[Sight], None]:
         assert isinstance(verdict, Verdict), verdict
         assert verdict.slug == slug
         assert verdict.ranks == case.ranks, verdict
+        assert (verdict.hosts, verdict.paths) == (case.hosts, case.paths), verdict
         assert verdict.certain == (case.expected == "certain"), verdict
         assert verdict.fatal == case.fatal
         if case.victims is not None:

@@ -10,6 +10,7 @@ from tests.faults.table import (
     recognises,
     run_table,
 )
+from tests.run.node_scenes import C, four_nodes, on_node
 from tests.run.scenes import a_rank, a_scene, ended
 
 
@@ -66,6 +67,16 @@ test_run = run_table(
         saying=["the warning it requested, SIGUSR1, with 5 minutes left"],
         not_saying=["preempted,"],
     ),
+    notices(  # one node of several: the others may go on
+        on_node(four_nodes(), C, told_to_stop="SIGTERM", scheduler=slurm(3600.0)),
+        ranks=[4, 5],
+        hosts=[C],
+        victims=[0, 1, 2, 3, 6, 7],
+        certain=True,
+        saying=["node node-c (ranks 4-5): Slurm took the machine from job 123", "preempted"],
+    ),
+    overlooks(on_node(four_nodes(), C, told_to_stop="SIGTERM")),
+    overlooks(on_node(four_nodes(), C, told_to_stop="SIGINT", scheduler=slurm(3600.0))),
     overlooks(a_scene(scheduler=slurm(3600.0))),
     overlooks(a_scene(told_to_stop="SIGTERM")),
     overlooks(a_scene(told_to_stop="SIGTERM", scheduler=slurm(None))),

@@ -18,7 +18,15 @@ from tests.faults.made_nodes import (
     sizes,
     some_nodes,
 )
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.table import explain_table, notices, overlooks, passes_over, recognises, run_table
+from tests.run.node_scenes import (
+    PATHS,
+    four_nodes,
+    tried,
+    unanswered,
+    unanswered_both_ways,
+    waiting_nodes,
+)
 
 A, B, C, D = map(name_of, range(4))
 JUMBO = some_nodes(4, mtu=9000)
@@ -199,6 +207,53 @@ DIED = "[rank{}]: NCCL WARN socketProgressOpt: Call to recv from 192.0.2.7<43210
 COMPLETE = (
     "[rank0]: NCCL INFO comm 0x1b67ca30 rank 0 nranks 4 cudaDev 0 busId 3d000 - Init COMPLETE"
 )
+
+WAITING = waiting_nodes(5.0)
+SILENT = unanswered(WAITING, B, C, seconds=4.5)
+STUCK_MESSAGES = (
+    SizeProbe(bytes=1024, arrived=True),
+    SizeProbe(bytes=65536, arrived=False, error="ETIMEDOUT", tries=5, acknowledged=0),
+)
+HOLE = sizes(PATHS, B, C, datagrams=probes(1500, 9000), messages=STUCK_MESSAGES)
+SMALL = sizes(PATHS, B, C, datagrams=probes(1500, 9000))
+
+test_run = run_table(
+    "mtu-black-hole",
+    notices(
+        tried(SILENT, HOLE),
+        ranks=[],
+        paths=[(B, C)],
+        victims=range(8),
+        certain=True,
+        saying=[
+            "node node-b → node node-c (10.0.0.2 → 10.0.0.3): packets from 4000 bytes on",
+            "1500 pass, and the MTU is 9000; segments of 8948 bytes from rank 2 have had no answer",
+            "ranks 0-7 wait in all_reduce #101",
+            "`sudo ip link set eth0 mtu 1500` on node-b and node-c",
+        ],
+    ),
+    notices(
+        tried(
+            unanswered_both_ways(WAITING, B, C, seconds=4.5),
+            sizes(HOLE, C, B, datagrams=probes(1500, 9000), messages=STUCK_MESSAGES),
+        ),
+        ranks=[],
+        paths=[(B, C), (C, B)],
+        certain=True,
+        saying=["node node-b ↔ node node-c"],
+    ),
+    # TCP as it was tried gets through: the connections in use may not know the smaller size.
+    notices(tried(SILENT, SMALL), ranks=[], paths=[(B, C)], certain=False, saying=["1500 pass"]),
+    overlooks(four_nodes()),
+    overlooks(tried(WAITING, HOLE)),  # the hole is there, and no rank sends into it
+    overlooks(tried(SILENT, PATHS)),
+    overlooks(SILENT),
+    overlooks(tried(unanswered(WAITING, B, C, seconds=2.0), HOLE, ago=1.0)),
+    # Its segments are small enough: something else keeps them from being answered.
+    overlooks(tried(unanswered(WAITING, B, C, seconds=4.5, segment=1400), HOLE)),
+    overlooks(tried(SILENT, HOLE, ago=6.0)),  # tried before the silence began
+)
+
 
 test_explain = explain_table(
     "mtu-black-hole",

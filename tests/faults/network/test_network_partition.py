@@ -3,10 +3,20 @@ from __future__ import annotations
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
 from holdfast.analysis.logs.wreckage import LogLine, Sighting, Wreckage
 from holdfast.analysis.machine import Unread
+from holdfast.faults.network.network_partition import cut_off_from_coordinator
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
 from tests.faults.made_nodes import cut, name_of, paths, replace, some_nodes, untried
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.table import explain_table, notices, overlooks, passes_over, recognises, run_table
+from tests.run.node_scenes import (
+    PATHS,
+    four_nodes,
+    gone_silent,
+    tried,
+    unanswered,
+    unanswered_both_ways,
+    waiting_nodes,
+)
 
 A, B, C, D, E, F = map(name_of, range(6))
 SIX = some_nodes(6)
@@ -57,6 +67,67 @@ def lost(host: str, peer: str) -> Sighting:
         line=line,
         fields={"address": peer},
     )
+
+
+SPLIT = cut(PATHS, [A, B], [C, D])
+
+test_run = run_table(
+    "network-partition",
+    notices(
+        gone_silent(gone_silent(four_nodes(), C, seconds=7.6), D, seconds=8.0),
+        ranks=[4, 5, 6, 7],
+        hosts=[C, D],
+        victims=[0, 1, 2, 3],
+        certain=True,
+        saying=[
+            (
+                "nodes node-c and node-d (ranks 4-7) went silent within 0.4 s of each other, 8.0 s "
+                "ago, while nodes node-a and node-b (ranks 0-3) hear each other"
+            ),
+            "2 machines that go down at once look the same from here",
+            "`tracepath -n 10.0.0.3` on node-a",
+        ],
+    ),
+    notices(  # the coordinator itself is cut off
+        gone_silent(four_nodes(), B, C, D),
+        ranks=[2, 3, 4, 5, 6, 7],
+        hosts=[B, C, D],
+        victims=[0, 1],
+        certain=True,
+        saying=["node-a hears no other node: node-a itself is cut off from the network"],
+    ),
+    notices(  # the launchers hear each other by another network than the ranks use
+        tried(unanswered_both_ways(waiting_nodes(8.0), B, C), SPLIT),
+        ranks=[],
+        paths=[(B, C), (C, B)],
+        certain=True,
+        saying=["2 islands: node-a and node-b | node-c and node-d", "all_reduce #101"],
+    ),
+    # One alone is a lost node; ten seconds apart, and machines that answer, are no split.
+    overlooks(gone_silent(four_nodes(), C)),
+    overlooks(gone_silent(gone_silent(four_nodes(), C, seconds=17.0), D)),
+    overlooks(gone_silent(four_nodes(), C, D, machine_answers=True)),
+    overlooks(gone_silent(four_nodes(), C, D, farewell="closed")),
+    overlooks(gone_silent(four_nodes(), C, D, hearing="late", seconds=4.0)),
+    # A flap: the try began too early to see its end.
+    overlooks(tried(unanswered(waiting_nodes(8.0), B, C), SPLIT, ago=5.0)),
+    overlooks(four_nodes()),
+)
+
+
+def test_a_node_of_the_smaller_side_says_who_is_with_whom() -> None:
+    said = cut_off_from_coordinator(
+        own="d", coordinator="a", reached=["c"], unreached=["b"], words="", silent=7.4
+    )
+    assert said.hosts == ("a", "b")
+    assert said.fatal
+    assert "d and c reach each other, but not a and b" in said.reason
+    assert "2 machines that go down at once look the same" in said.reason
+    alone = cut_off_from_coordinator(
+        own="d", coordinator="a", reached=[], unreached=["b", "c"], words="", silent=7.4
+    )
+    assert "d reaches no other node (a, b and c)" in alone.reason
+    assert "d itself is cut off" in alone.reason
 
 
 test_explain = explain_table(

@@ -5,7 +5,15 @@ from holdfast.analysis.nodes import NodesFacts
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
 from tests.faults.made_nodes import loss, name_of, replace, some_nodes
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.table import explain_table, notices, overlooks, passes_over, recognises, run_table
+from tests.run.node_scenes import (
+    PATHS,
+    connection,
+    four_nodes,
+    tried,
+    unanswered,
+    waiting_nodes,
+)
 
 A, B, C, D = map(name_of, range(4))
 FOUR = some_nodes(4)
@@ -71,6 +79,47 @@ DIED = (
     "[rank1]: NCCL WARN socketProgressOpt: Call to recv from 192.0.2.7<43210> failed : Connection "
     "timed out"
 )
+
+AGAIN = connection(four_nodes(), B, C, retransmitted=1700, sent=5700)
+LOST = loss(PATHS, B, C, sent=232, arrived=160, answered=160)
+
+test_run = run_table(
+    "packet-loss",
+    notices(
+        tried(AGAIN, LOST),
+        ranks=[],
+        paths=[(B, C)],
+        victims=range(8),
+        certain=False,
+        saying=[
+            "node node-b → node node-c",
+            "(10.0.0.2 → 10.0.0.3): 26 % of small datagrams are lost, and 1700 of 5700 segments",
+            "node-b → node-c: 72 of 272 did not arrive",
+            "ethtool -S eth0",
+        ],
+    ),
+    notices(  # what gets lost are the answers: the other direction is named
+        tried(AGAIN, loss(PATHS, B, C, sent=232, arrived=232, answered=160)),
+        ranks=[],
+        paths=[(C, B)],
+        certain=False,
+        saying=["node node-c → node node-b"],
+    ),
+    notices(  # at 30 % a connection may pause for many seconds
+        tried(unanswered(waiting_nodes(9.0), B, C, seconds=9.0), LOST),
+        ranks=[],
+        paths=[(B, C)],
+        certain=False,
+        saying=["rank 2 has had no answer for 9.0 s"],
+    ),
+    overlooks(four_nodes()),
+    overlooks(AGAIN),  # not confirmed: a jump in latency makes TCP send again too
+    overlooks(tried(AGAIN, PATHS)),
+    overlooks(tried(four_nodes(), LOST)),  # nothing of the ranks' own is sent again
+    overlooks(tried(connection(four_nodes(), B, C, retransmitted=132, sent=69657), LOST)),
+    overlooks(tried(connection(four_nodes(), B, C, retransmitted=1, sent=1), LOST)),
+)
+
 
 test_explain = explain_table(
     "packet-loss",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from holdfast.analysis.machine import PortRanges, Security, Unread
 from holdfast.analysis.nodes import NodesFacts, NotListening, Outcome, PortKind
+from holdfast.analysis.scene.scene import Scene
 from holdfast.catalogue import by_slug
 from holdfast.findings import Status
 from tests.analysis.logs.patterns.made import wreckage
@@ -18,7 +19,18 @@ from tests.faults.made_nodes import (
     replace,
     some_nodes,
 )
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.table import explain_table, notices, overlooks, passes_over, recognises, run_table
+from tests.run.node_scenes import (
+    PATHS,
+    blind,
+    connection,
+    four_nodes,
+    gone_silent,
+    tried,
+    unanswered,
+    unanswered_both_ways,
+    waiting_nodes,
+)
 
 A, B, C, D = map(name_of, range(4))
 OTHERS = (A, B, D)
@@ -34,6 +46,106 @@ TAKEN = NotListening(
     kind=PortKind.MASTER,
     why="EADDRINUSE: Address already in use",
 )
+
+
+def without_recorders(scene: Scene) -> Scene:
+    unread = {"recorder": Unread(why="no answer"), "stack": Unread(why="no permission")}
+    return replace(scene, ranks=tuple(replace(view, **unread) for view in scene.ranks))
+
+
+BROKEN = paths(PATHS, [(B, C), (C, B)])
+WAITING = waiting_nodes(8.0)
+ONE_WAY = unanswered(unanswered(WAITING, B, C, arrived=3), C, B)
+
+test_run = run_table(
+    "peer-unreachable",
+    notices(
+        tried(unanswered_both_ways(WAITING, B, C), BROKEN),
+        ranks=[],
+        paths=[(B, C), (C, B)],
+        victims=range(8),
+        certain=True,
+        saying=[
+            (
+                "node node-b ↔ node node-c (10.0.0.2 ↔ 10.0.0.3): ranks 2,4 have had no answer for "
+                "8.0 s, and a new connection is dropped"
+            ),
+            "ranks 0-7 wait in all_reduce #101",
+            "262144 bytes not acknowledged, sent again 5 times in a row",
+        ],
+    ),
+    notices(  # node-b still gets what node-c sends again and again
+        tried(ONE_WAY, BROKEN),
+        ranks=[],
+        paths=[(B, C)],
+        certain=True,
+        saying=[
+            "node node-b → node node-c (10.0.0.2 → 10.0.0.3): rank 2 has had no answer",
+            "what comes back arrives, so that one direction is broken",
+        ],
+    ),
+    notices(
+        tried(unanswered(WAITING, B, C), path(PATHS, B, C, Outcome.NO_ROUTE)),
+        ranks=[],
+        paths=[(B, C)],
+        certain=True,
+        saying=["a new connection is no route", "`ip route get 10.0.0.3`"],
+    ),
+    notices(  # all paths of one node but the coordinator's: that node is named
+        tried(
+            unanswered_both_ways(unanswered_both_ways(WAITING, D, C), B, C),
+            paths(BROKEN, [(D, C), (C, D)]),
+        ),
+        ranks=[],
+        paths=[(B, C), (C, B), (C, D), (D, C)],
+        certain=True,
+        saying=["node-b ↔ node-c, node-c ↔ node-d: "],
+    ),
+    notices(  # no rank is seen in a collective
+        tried(unanswered(without_recorders(WAITING), B, C), path(PATHS, B, C)),
+        ranks=[],
+        paths=[(B, C)],
+        certain=False,
+        saying=["no step for 8.0 s"],
+    ),
+    notices(  # a firewall that forgot the connections in use
+        tried(unanswered(waiting_nodes(25.0), B, C, seconds=24.0), PATHS),
+        ranks=[],
+        paths=[(B, C)],
+        certain=False,
+        saying=["on connections in use, while new ones pass", "conntrack"],
+    ),
+    notices(  # RDMA: the kernel sees no connection of the ranks
+        tried(blind(WAITING), path(PATHS, B, C)),
+        ranks=[],
+        paths=[(B, C)],
+        certain=False,
+        saying=["the kernel does not show the ranks' own connections"],
+    ),
+    overlooks(four_nodes()),
+    overlooks(WAITING),
+    overlooks(tried(WAITING, PATHS)),
+    # Not confirmed, confirmed by a try that began too early, or not for long enough: a flap.
+    overlooks(unanswered_both_ways(WAITING, B, C)),
+    overlooks(tried(unanswered_both_ways(WAITING, B, C), PATHS)),
+    overlooks(tried(unanswered_both_ways(WAITING, B, C), BROKEN, ago=5.0)),
+    overlooks(tried(unanswered_both_ways(WAITING, B, C, seconds=6.0), BROKEN, ago=1.0)),
+    # The path is broken, and no rank sends anything there.
+    overlooks(tried(WAITING, BROKEN)),
+    # Twice in a row without an answer happens on a busy machine.
+    overlooks(tried(connection(WAITING, B, C, backoff=2, unanswered=9.0, unsent=9), BROKEN)),
+    # A node that is not heard: everything sent to it stays unanswered.
+    overlooks(tried(unanswered(gone_silent(WAITING, C), B, C), BROKEN)),
+    overlooks(
+        tried(
+            unanswered(gone_silent(WAITING, C, hearing="late", farewell="", seconds=4.0), B, C),
+            BROKEN,
+        )
+    ),
+    # Islands have a name of their own.
+    overlooks(tried(unanswered_both_ways(WAITING, B, C), cut(PATHS, [A, B], [C, D]))),
+)
+
 
 test_check_nodes = between.table(
     "peer-unreachable",

@@ -11,6 +11,7 @@ from tests.faults.table import (
     recognises,
     run_table,
 )
+from tests.run.node_scenes import B, C, four_nodes, on_node
 from tests.run.scenes import a_rank, a_scene, ended, lost_its_peer
 
 test_run = run_table(
@@ -39,6 +40,23 @@ test_run = run_table(
             "holdfast did not send it",
         ],
     ),
+    notices(
+        on_node(four_nodes(), C, told_to_stop="SIGTERM"),
+        ranks=[4, 5],
+        hosts=[C],
+        victims=[0, 1, 2, 3, 6, 7],
+        certain=True,
+        saying=["node node-c (ranks 4-5) was told to stop by SIGTERM"],
+    ),
+    notices(  # Ctrl-C is meant for the whole job
+        on_node(on_node(four_nodes(), B, told_to_stop="SIGTERM"), C, told_to_stop="SIGINT"),
+        ranks=[4, 5],
+        hosts=[C],
+        certain=True,
+        fatal=True,
+        saying=["node node-c (ranks 4-5) was told to stop by Ctrl-C"],
+    ),
+    overlooks(four_nodes()),
     overlooks(a_scene()),
     overlooks(a_scene(told_to_stop="SIGHUP")),
     overlooks(a_scene([a_rank(0), ended(1, -signal.SIGKILL)])),

@@ -1,12 +1,124 @@
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from holdfast.analysis.scene.scene import RankView, Scene
 from tests.analysis.logs.patterns.jobs import HEALTHY, RESET, STUCK, a_job, a_raise, timed_out
 from tests.faults import between
 from tests.faults.made_nodes import absent, some_nodes
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.table import explain_table, notices, overlooks, passes_over, recognises, run_table
+from tests.run.node_scenes import B, C, closed, four_nodes, gone_silent, on_node
+from tests.run.scenes import NOW, changed, ended, lost_its_peer
 
 TWO_HOSTS = dict.fromkeys((0, 1), "node-a") | dict.fromkeys((2, 3), "node-b")
 FOUR_AND_TWO = dict.fromkeys(range(4), "node-a") | dict.fromkeys((4, 5), "node-b")
+
+OTHERS = [0, 1, 2, 3, 6, 7]
+replace = msgspec.structs.replace
+
+
+def vars_of(view: RankView) -> dict[str, Any]:
+    """How a rank ended, to be put into another scene."""
+    return {"death": view.death, "words": view.words, "activity": view.activity}
+
+
+def without_ranks(scene: Scene, node: str) -> Scene:
+    return replace(scene, ranks=tuple(view for view in scene.ranks if view.host != node))
+
+
+test_run = run_table(
+    "node-lost",
+    notices(
+        closed(four_nodes(), C),
+        ranks=[4, 5],
+        hosts=[C],
+        victims=OTHERS,
+        certain=True,
+        saying=[
+            (
+                "node node-c (ranks 4-5) was lost 2.3 s ago: its kernel closed the connection "
+                "(Connection reset by peer): its launcher was killed or exited; the machine still "
+                "answers"
+            ),
+            "journalctl -k",
+        ],
+    ),
+    notices(
+        closed(four_nodes(), C, machine_answers=False),
+        ranks=[4, 5],
+        hosts=[C],
+        certain=True,
+        saying=["its launcher ended, and the machine has stopped answering since"],
+    ),
+    notices(
+        closed(four_nodes(), C, machine_answers=None),
+        ranks=[4, 5],
+        hosts=[C],
+        certain=True,
+        saying=["its launcher was killed or exited, or the machine shuts down"],
+    ),
+    notices(
+        gone_silent(four_nodes(), C, machine_answers=False),
+        ranks=[4, 5],
+        hosts=[C],
+        victims=OTHERS,
+        certain=True,
+        saying=[
+            (
+                "node node-c (ranks 4-5) was lost: nothing was heard from it for 7.6 s: the "
+                "machine does not answer either: it is down, hangs, or is cut off"
+            ),
+            "`ping -c 3 10.0.0.3`",
+        ],
+    ),
+    notices(
+        gone_silent(four_nodes(), C, machine_answers=True),
+        ranks=[4, 5],
+        hosts=[C],
+        certain=True,
+        saying=["the machine answers and its launcher does not"],
+    ),
+    notices(
+        gone_silent(four_nodes(), C, farewell="left", farewell_words="disk full"),
+        ranks=[4, 5],
+        hosts=[C],
+        certain=True,
+        saying=["its launcher left (disk full)"],
+    ),
+    notices(  # ten seconds apart: two faults
+        gone_silent(gone_silent(four_nodes(), B, seconds=17.0), C),
+        ranks=[2, 3, 4, 5],
+        hosts=[B, C],
+        certain=True,
+        saying=["nodes node-b and node-c (ranks 2-5) were lost: node-b: nothing", "; node-c: "],
+    ),
+    notices(  # what others say of it comes after it
+        gone_silent(changed(four_nodes(), 0, **vars_of(lost_its_peer(0, at=NOW - 5))), C),
+        ranks=[4, 5],
+        hosts=[C],
+        certain=True,
+        saying=["was lost", "Connection reset by peer"],
+    ),
+    notices(  # lost before it reported anything
+        gone_silent(without_ranks(four_nodes(), C), C),
+        ranks=[],
+        hosts=[C],
+        certain=True,
+        saying=["node node-c (ranks 4-5) was lost"],
+    ),
+    # Late is not lost, and a closed connection may come back.
+    overlooks(on_node(four_nodes(), C, hearing="late", silent=5.4)),
+    overlooks(closed(four_nodes(), C, seconds=1.4)),
+    overlooks(four_nodes()),
+    # A rank had failed before: its launcher ended as a result.
+    overlooks(closed(changed(four_nodes(), 4, **vars_of(ended(4, -9, at=NOW - 4))), C)),
+    # It was told to stop, and said so; and the store's host is another fault.
+    overlooks(gone_silent(four_nodes(), C, told_to_stop="SIGTERM")),
+    overlooks(gone_silent(four_nodes(), C, serves_store=True)),
+)
+
 
 test_explain = explain_table(
     "node-lost",

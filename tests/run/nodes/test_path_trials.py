@@ -102,6 +102,19 @@ def test_a_node_that_does_not_answer_is_named_and_no_path_to_it_is_blamed() -> N
     assert took < LISTEN_SECONDS + TRY_SECONDS + 1
 
 
+def test_an_outcome_is_as_old_as_the_first_try_in_it() -> None:
+    """What was broken then may be well when the last answer comes."""
+    trials = PathTrials()
+    trials.want([("a", "b")])
+    for node, request in list(trials.look(5.0, NODES)):
+        trials.heard(node, answer(request))
+    ((node, request),) = list(trials.look(6.0, NODES))
+    trials.heard(node, answer(request))
+    assert list(trials.look(9.0, NODES)) == []
+    assert trials.newest
+    assert trials.newest.at == 6.0
+
+
 def test_an_answer_of_an_earlier_trial_does_not_count() -> None:
     trials = PathTrials()
     trials.want([("a", "b")])

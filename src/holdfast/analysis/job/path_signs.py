@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.nodes import loss
 from holdfast.analysis.nodes.pattern import Pair
 from holdfast.analysis.scene.node_view import NodeView, RankConnection
 from holdfast.analysis.scene.scene import Scene
@@ -19,14 +18,16 @@ STUCK = 3
 """times in a row that TCP got no answer: with jitter, or on a busy machine, it may be twice"""
 LOSSY = 0.02
 """of the segments: a busy network loses less"""
-CHANCE = 1e-4
-"""that an ordinary path (`loss.ORDINARY`) shows as much loss in one look"""
+FEW = 2
+"""segments sent again in one look that mean nothing, however little was sent"""
 
 
 class KernelSign(NamedTuple):
     """One direction, as its sender sees it: what gets lost may be its data, or the answers."""
 
     pair: Pair
+    addresses: tuple[str, str]
+    """of both ends, as the ranks use them"""
     stuck: tuple[RankConnection, ...]
     """connections that get no answer any more, the longest first"""
     retransmitted: int
@@ -46,17 +47,12 @@ class KernelSign(NamedTuple):
 
     @property
     def lossy(self) -> bool:
-        sent, lost = self.sent, min(self.retransmitted, self.sent)
-        return self.lost >= LOSSY and sent > 0 and loss.chance(lost, sent) < CHANCE
+        """Worth a try: a jump in latency makes TCP send again too."""
+        return self.retransmitted > FEW and self.lost >= LOSSY
 
     @property
     def ranks(self) -> tuple[int, ...]:
         return tuple(sorted({one.rank for one in self.stuck}))
-
-    @property
-    def addresses(self) -> str:
-        """'10.1.0.2 → 10.1.0.3'; '' where none is stuck."""
-        return f"{self.stuck[0].local} → {self.stuck[0].peer}" if self.stuck else ""
 
 
 def connections(node: NodeView) -> tuple[RankConnection, ...]:
@@ -81,9 +77,12 @@ def _of(scene: Scene) -> dict[Pair, KernelSign]:
 
 def _sign(pair: Pair, seen: list[RankConnection]) -> KernelSign:
     stuck = [one for one in seen if one.backoff >= STUCK and (one.unsent or one.connecting)]
+    stuck.sort(key=lambda one: -one.unanswered)
+    first = (stuck or seen)[0]
     return KernelSign(
         pair=pair,
-        stuck=tuple(sorted(stuck, key=lambda one: -one.unanswered)),
+        addresses=(first.local, first.peer),
+        stuck=tuple(stuck),
         retransmitted=sum(one.retransmitted for one in seen),
         sent=sum(one.sent for one in seen),
         came=sum(one.arrived for one in stuck),

@@ -7,7 +7,7 @@ TCP itself survives a link that is gone for seconds, so silence alone proves not
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from holdfast import text
@@ -23,8 +23,9 @@ from holdfast.findings import Evidence
 
 FOR_GOOD = 7.0
 """seconds without an answer that no flap of five seconds makes, unless TCP pauses after it"""
-TRY_AFTER = 5.5
-"""seconds without an answer after which a try tells a flap, which is over, from a broken path"""
+TRY_AFTER = 4.0
+"""seconds without an answer after which a try tells a flap from a broken path: it lasts 2.5 s, so
+that it sees the end of a flap of five seconds"""
 HOLE_AFTER = 3.0
 """seconds without an answer, where small packets pass at the same time: that is no flap"""
 UNEXPLAINED = 20.0
@@ -146,8 +147,8 @@ def named(scene: Scene, pairs: Collection[Pair]) -> str:
         source, target = min(pairs)
         arrow = "↔" if (target, source) in pairs else "→"
         sign = path_signs.of(scene).get((source, target))
-        where = sign.addresses.replace("→", arrow) if sign else ""
-        return f"node {source} {arrow} node {target}{f' ({where})' if where else ''}"
+        where = f" ({f' {arrow} '.join(sign.addresses)})" if sign else ""
+        return f"node {source} {arrow} node {target}{where}"
     return "; ".join(group.words for group in groups(scene, pairs))
 
 
@@ -178,7 +179,3 @@ def kernel_evidence(signs: Iterable[KernelSign]) -> list[Evidence]:
         for sign in signs
         for one in sign.stuck[:1]
     ]
-
-
-def by_pair(sick: Iterable[SickPath]) -> Mapping[Pair, SickPath]:
-    return {one.pair: one for one in sick}

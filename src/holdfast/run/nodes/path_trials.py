@@ -49,6 +49,8 @@ class _Trial:
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     targets: dict[str, tuple[Target, ...]] = field(default_factory=dict)
     trying: bool = False
+    began: float = 0.0
+    """when the nodes were asked to try"""
     asked: set[str] = field(default_factory=set)
     tried: dict[str, TriedPaths] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
@@ -85,14 +87,14 @@ class PathTrials:
         trial = self._trial
         trial.silent |= set(trial.nodes) - nodes.keys()
         if not trial.trying and (now >= trial.until or self._all_listen(trial)):
-            trial.trying, trial.until = True, now + TRY_SECONDS
+            trial.trying, trial.began, trial.until = True, now, now + TRY_SECONDS
             trial.silent |= set(trial.nodes) - trial.targets.keys()
             yield from self._try(trial)
         if trial.trying and (
             now >= trial.until or trial.asked <= trial.tried.keys() | trial.silent
         ):
             trial.silent |= trial.asked - trial.tried.keys()
-            self.newest, self._trial = _outcome(trial, now), None
+            self.newest, self._trial = _outcome(trial), None
 
     def heard(self, node: str, reply: ProbeReply) -> None:
         trial = self._trial
@@ -150,14 +152,14 @@ class PathTrials:
             )
 
 
-def _outcome(trial: _Trial, now: float) -> TrialOutcome:
+def _outcome(trial: _Trial) -> TrialOutcome:
     here = set(trial.nodes) - trial.silent
     tried = [without_lost(one, here) for one in trial.tried.values()]
     reach: list[Reached] = [found for one in tried for found in one.reach]
     sizes: list[PathSizes] = [found for one in tried for found in one.sizes]
     losses: list[PathLoss] = [found for one in tried for found in one.losses]
     return TrialOutcome(
-        at=now,
+        at=trial.began,
         reach=tuple(reach),
         sizes=tuple(sizes),
         losses=tuple(losses),

@@ -43,8 +43,8 @@ UNWIND = 2.0
 """seconds in which a rank that raised may end by itself: its atexit handlers still run"""
 LEAVING = 5.0
 """seconds more for one that the kernel is taking apart: how it ended may be the cause"""
-PROBE_AGAIN = 10.0
-"""seconds between two requests to try paths"""
+PROBE_AGAIN = 2.5
+"""seconds between two requests to try paths; whether one is worth it, suspected_paths knows"""
 WHOLE_LOOK = 0.19
 """seconds between two looks at everything while all is well; in between only deaths count"""
 
