@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from holdfast.analysis.scene.node_view import Hearing, NodeView
 from holdfast.analysis.scene.scene import (
     Activity,
     Beat,
@@ -236,6 +239,31 @@ def held_up(
     # entered #101.
     wall = WALL + (STEPS + 1) * 0.05 + NOW - 0.1 - (victim or {}).get("alive_at", then)
     return a_scene(views, **{"evidence_at": NOW - 0.1, "evidence_wall": wall, **changes})
+
+
+def on_nodes(scene: Scene, size: int = 2, **hearing: Hearing) -> Scene:
+    """The same job on nodes a, b, c… of `size` ranks each; `b="late"` says how that one is heard.
+    Its clock bound is 10 ms, but for the first node, which coordinates."""
+    ranks = sorted(view.rank for view in scene.ranks)
+    names = string.ascii_lowercase if len(ranks) <= 26 * size else map(str, itertools.count())
+    nodes = tuple(
+        NodeView(
+            name=name,
+            ranks=tuple(ranks[first : first + size]),
+            hearing=hearing.get(name, "heard"),
+            heard_at=scene.now - (0.1 if hearing.get(name, "heard") == "heard" else 5.0),
+            clock_bound=0.01 if first else 0.0,
+            coordinates=first == 0,
+            serves_store=first == 0,
+            oom_kills=scene.oom_kills,
+            kernel_events=scene.kernel_events,
+            processor=scene.processor,
+            gpus=scene.gpus,
+            scheduler=scene.scheduler,
+        )
+        for name, first in zip(names, range(0, len(ranks), size), strict=False)
+    )
+    return msgspec.structs.replace(scene, nodes=nodes)
 
 
 def changed(scene: Scene, rank: int, **changes: Any) -> Scene:

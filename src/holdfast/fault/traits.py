@@ -27,6 +27,9 @@ class RunTraits(msgspec.Struct, frozen=True, kw_only=True):
     general: bool = False
     """a name for 'it ended' or 'it does not come', whatever the reason: a fault with a log line
     of its own is the better name"""
+    about_nodes: bool = False
+    """it may speak of nodes that are not heard, and is asked once of the whole job; any other fault
+    is asked without their ranks, and does nothing to the job while a node is late"""
     whole_job: bool = False
     """asked once of all ranks; any other fault is asked of each world of the job for itself"""
     notice_name: str = ""

@@ -12,13 +12,16 @@ from __future__ import annotations
 import bisect
 import itertools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from holdfast.analysis.collectives import groups, worlds
 from holdfast.analysis.collectives.groups import Recorders
+from holdfast.analysis.scene import heard
+from holdfast.analysis.scene.node_view import NodeView
 from holdfast.analysis.scene.scene import Scene
+from holdfast.analysis.scene.surroundings import node_of
 
 WINDOW = 64
 """collectives looked at in each group"""
@@ -58,16 +61,21 @@ def straggler(scene: Scene) -> Straggler | None:
 
 def _of_one_world(scene: Scene) -> Straggler | None:
     recorders = groups.of(scene)
-    return among(recorders) if len(recorders) == len(scene.ranks) else None
+    if len(recorders) != len(scene.ranks) or heard.late_nodes(scene):
+        return None
+    return among(recorders, {rank: node_of(scene, rank) for rank in recorders})
 
 
-def among(recorders: Recorders) -> Straggler | None:
-    """The same, from the recorders of all ranks of a job, with one name for one group."""
+def among(
+    recorders: Recorders, nodes: Mapping[int, NodeView | None] | None = None
+) -> Straggler | None:
+    """The same, from the recorders of all ranks of a job, with one name for one group. `nodes`:
+    whose clock the times of a rank are by, where there are several."""
     if len(recorders) < 2:
         return None
     rounds = _rounds(recorders)
     late: dict[int, list[tuple[str, float]]] = {}
-    for rank, group, lag in _lags(rounds):
+    for rank, group, lag in _lags(rounds, nodes or {}):
         late.setdefault(rank, []).append((group, lag))
     if not late:
         return None
@@ -111,9 +119,13 @@ def _rounds(recorders: Recorders) -> list[_Round]:
     return sorted((r for r in found if r.over >= since), key=lambda r: r.over)
 
 
-def _lags(rounds: Sequence[_Round]) -> Iterator[tuple[int, str, float]]:
-    """Which rank came last, to which group, and how much of the delay it caused itself."""
+def _lags(
+    rounds: Sequence[_Round], nodes: Mapping[int, NodeView | None]
+) -> Iterator[tuple[int, str, float]]:
+    """Which rank came last, to which group, and how much of the delay it caused itself. What two
+    nodes' clocks may be apart is no delay."""
     released: dict[int, list[float]] = {}
+    doubts: dict[tuple[str, int], float] = {}
     for r in rounds:  # by their end, so each list is sorted
         for rank in r.arrivals:
             released.setdefault(rank, []).append(r.over)
@@ -126,8 +138,18 @@ def _lags(rounds: Sequence[_Round]) -> Iterator[tuple[int, str, float]]:
         before = bisect.bisect_left(waits_over, r.over)
         busy = r.over - waits_over[before - 1] if before else r.over
         lag = min(r.over - statistics.median(others), busy)
-        if lag > NEGLIGIBLE:
+        place = r.group, last[0]
+        if place not in doubts:
+            doubts[place] = _clock_doubt(last[0], r.arrivals, nodes)
+        if lag > NEGLIGIBLE + doubts[place]:
             yield last[0], r.group, lag
+
+
+def _clock_doubt(rank: int, members: Iterable[int], nodes: Mapping[int, NodeView | None]) -> float:
+    """Seconds by which that rank's times may be wrong against those of the others in its group."""
+    own = nodes.get(rank)
+    bounds = [o.clock_bound for m in members if own and (o := nodes.get(m)) and o.name != own.name]
+    return own.clock_bound + max(bounds) if own and bounds else 0.0
 
 
 def _time_spent(rounds: Sequence[_Round]) -> float:

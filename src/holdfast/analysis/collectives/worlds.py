@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast import text
 from holdfast.analysis.collectives import own_numbers
+from holdfast.analysis.scene import heard
 from holdfast.analysis.scene.scene import Claim, RankView, Scene
 
 
@@ -36,8 +37,9 @@ class World(msgspec.Struct, kw_only=True):
 
 
 def parts(scene: Scene) -> tuple[Scene, ...]:
-    """The same moment, one world at a time; a rank that is in none stands alone."""
-    return scene.memo(_parts)
+    """The same moment, one world at a time; a rank that is in none stands alone. Ranks on nodes
+    that are not heard are missing members: where they were is no longer known."""
+    return scene.memo(_known_parts)
 
 
 def part_of(scene: Scene, ranks: Iterable[int]) -> Scene:
@@ -56,6 +58,10 @@ def several(scene: Scene) -> dict[str, tuple[int, ...]]:
         name: tuple(world.ranks.get(n, -1 - n) for n in range(world.claim.world_size))
         for name, world in zip(_names(found), found, strict=True)
     }
+
+
+def _known_parts(scene: Scene) -> tuple[Scene, ...]:
+    return tuple(known for part in _parts(scene) if (known := heard.known_part(part)).ranks)
 
 
 def _parts(scene: Scene) -> tuple[Scene, ...]:

@@ -16,6 +16,7 @@ from holdfast.analysis.collectives import arrivals
 from holdfast.analysis.job import gpu_stall, pace, stall
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import RankView, Scene
+from holdfast.analysis.scene.surroundings import machines, on_its_machine
 
 WINDOW = 5.0
 """seconds looked back on while steps continue: about the time of the steps behind `usual_step`"""
@@ -71,9 +72,8 @@ def find(scene: Scene) -> CpuShare | None:
     shares = [share([scene.rank(r)], since=scene.now - pause) for r in held.roots]
     if not all(one.starved for one in shares):
         return None
-    together = _add(shares)
     normal = pace.normal_pause(world, scene.best_step or pace.usual_step(world))
-    return together if pause * together.got <= normal else None
+    return _worst_machine(scene, shares) if pause * _add(shares).got <= normal else None
 
 
 def suspected(scene: Scene) -> bool:
@@ -89,11 +89,24 @@ def _behind_the_pace(scene: Scene, living: list[RankView]) -> CpuShare | None:
     if not best or usual < pace.SLOWER * best or not goes_on:
         return None
     late = arrivals.straggler(scene)
-    all_ranks = share(living, since=scene.now - WINDOW)
-    seen = share([scene.rank(late.rank)], since=scene.now - WINDOW) if late else all_ranks
+    since = scene.now - WINDOW
+    if late is None:
+        all_ranks = seen = _worst_machine(scene, [share([view], since=since) for view in living])
+    else:
+        beside = [view for view in on_its_machine(scene, late.rank) if view.death is None]
+        all_ranks = share(beside, since=since)
+        seen = share([scene.rank(late.rank)], since=since)
     if not seen.starved or usual * seen.got >= pace.SLOWER * best:
         return None
     return all_ranks if all_ranks.starved else seen
+
+
+def _worst_machine(scene: Scene, shares: list[CpuShare]) -> CpuShare:
+    """Of these ranks those on the machine that gave its own the least: they share its cores, and
+    not those of another."""
+    own = {rank: one for one in shares for rank in one.ranks}
+    each = [_add([own[rank] for rank in m.ranks]) for m in machines(scene, own)]
+    return min(each, key=lambda one: one.got)
 
 
 def share(views: Iterable[RankView], *, since: float) -> CpuShare:

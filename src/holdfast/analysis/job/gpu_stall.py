@@ -9,6 +9,7 @@ from holdfast.analysis.collectives import gpu_side, groups, messages, waits
 from holdfast.analysis.collectives.gpu_side import is_message
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.job.stall import Stall
+from holdfast.analysis.scene import surroundings
 from holdfast.analysis.scene.gpu import GpuLook
 from holdfast.analysis.scene.scene import Collective, RankView, Recorder, Scene
 from holdfast.findings import Evidence
@@ -37,9 +38,13 @@ def suspected(scene: Scene) -> bool:
 
 def _witness(held: Stall) -> str:
     """' (GPU 3: 100 % busy, 180 of 700 W)', as far as the driver says it and it means anything."""
-    if not isinstance(held.scene.gpus, tuple):
+    machine = surroundings.of_rank(held.scene, held.roots[0])
+    if not isinstance(machine.gpus, tuple):
         return ""
-    users = {view.rank: _gpu_of(view, held.scene.gpus) for view in held.scene.ranks}
+    users = {
+        view.rank: _gpu_of(view, machine.gpus)
+        for view in surroundings.on_its_machine(held.scene, held.roots[0])
+    }
     gpu = users.get(held.roots[0])
     if gpu is None or len(held.roots) > 1:
         return ""

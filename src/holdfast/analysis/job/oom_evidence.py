@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import signal
 
 from holdfast.analysis.job import phrases
+from holdfast.analysis.scene import surroundings
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
 from holdfast.findings import Evidence
@@ -15,8 +15,8 @@ def of_kill(scene: Scene, ending: Ending) -> list[Evidence]:
     """What shows that this SIGKILL came from the kernel's OOM killer; empty when nothing does."""
     if ending.signal != signal.SIGKILL:
         return []
-    named = re.compile(rf"Killed process {ending.view.pid}\b")
-    found = phrases.kernel_lines(scene, named)
-    if scene.oom_kills > 0:
-        found.append(Evidence(quote=f"oom_kill {scene.oom_kills} since the start", source="cgroup"))
+    found = phrases.kernel_lines(scene, [ending.rank], lambda pids: rf"Killed process ({pids})\b")
+    kills = surroundings.of_rank(scene, ending.rank).oom_kills
+    if kills > 0:
+        found.append(Evidence(quote=f"oom_kill {kills} since the start", source="cgroup"))
     return found

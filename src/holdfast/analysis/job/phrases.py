@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from holdfast import text
 from holdfast.analysis.collectives import inner_exception
@@ -12,20 +12,45 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import LastWords, RankView, Scene, SurvivingProcess
+from holdfast.analysis.scene.surroundings import machines, node_of
 from holdfast.findings import Evidence
 
 LONGEST = 200
 """characters of an exception that fit into a sentence; the whole of it is in the run folder"""
 MOST = 4
 """processes named one by one"""
+NODES = 3
+"""nodes named beside their ranks"""
 
 
 def who(scene: Scene, ranks: Iterable[int]) -> str:
-    """'rank 2 (pid 4711)', 'ranks 0-1,3'."""
+    """'rank 2 (pid 4711)', 'ranks 0-1,3'; with several nodes 'rank 5 (node b, pid 4711)',
+    'ranks 4-7 on node b', 'ranks 1 (node a), 4-5 (node b)'."""
     listed = sorted(set(ranks))
+    at = [one for one in machines(scene, listed) if one.node]
     if len(listed) == 1:
-        return f"rank {listed[0]} (pid {scene.rank(listed[0]).pid})"
+        node = f"node {at[0].node}, " if at else ""
+        return f"rank {listed[0]} ({node}pid {scene.rank(listed[0]).pid})"
+    if len(at) == 1:
+        return f"ranks {text.numbers(listed)} on node {at[0].node}"
+    if 1 < len(at) <= NODES:
+        return "ranks " + ", ".join(f"{text.numbers(o.ranks)} (node {o.node})" for o in at)
     return f"ranks {text.numbers(listed)}"
+
+
+def on_node(scene: Scene, rank: int) -> str:
+    """' on node b', after what is to be done there; '' on one machine."""
+    node = node_of(scene, rank)
+    return f" on node {node.name}" if node else ""
+
+
+def pid_command(scene: Scene, start: str, ranks: Iterable[int]) -> str:
+    """'`kill -CONT 4711 4712`', with several nodes '`kill -CONT 4711` on node b'."""
+    return ", ".join(
+        f"`{start} {' '.join(str(scene.rank(rank).pid) for rank in one.ranks)}`"
+        + (f" on node {one.node}" if one.node else "")
+        for one in machines(scene, ranks)
+    )
 
 
 def signal_name(number: int) -> str:
@@ -92,16 +117,28 @@ def exited_as_a_result(ranks: Iterable[int]) -> str:
     return f"; {text.ranks(listed)} exited as a result" if listed else ""
 
 
-def kernel_lines(scene: Scene, named: re.Pattern[str]) -> list[Evidence]:
-    """What the kernel log says of it, as far as it was read."""
-    lines = () if isinstance(scene.kernel_events, Unread) else scene.kernel_events
-    return [Evidence(quote=line, source="kernel log") for line in lines if named.search(line)]
+def kernel_lines(scene: Scene, ranks: Iterable[int], named: Callable[[str], str]) -> list[Evidence]:
+    """What the kernel log of these ranks' machines says of them, as far as it was read. `named`
+    makes the pattern from their pids there, '4711|4712'."""
+    found = []
+    for machine in machines(scene, ranks):
+        lines = machine.seen.kernel_events
+        pattern = re.compile(named("|".join(str(scene.rank(r).pid) for r in machine.ranks)))
+        found += [
+            Evidence(quote=line, source="kernel log", host=machine.node or None)
+            for line in (() if isinstance(lines, Unread) else lines)
+            if pattern.search(line)
+        ]
+    return found
 
 
-def unread_kernel_log(scene: Scene) -> list[Evidence]:
+def unread_kernel_log(scene: Scene, ranks: Iterable[int]) -> list[Evidence]:
     """A log that could not be read is not a clean one."""
-    gap = scene.kernel_events
-    return [Evidence(quote=gap.why)] if isinstance(gap, Unread) else []
+    return [
+        Evidence(quote=gap.why, host=machine.node or None)
+        for machine in machines(scene, ranks)
+        if isinstance(gap := machine.seen.kernel_events, Unread)
+    ]
 
 
 def children(processes: Sequence[SurvivingProcess]) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.analysis.scene import secondary_errors
 from holdfast.analysis.scene.scene import ExitCall, RankView, Recorder, Scene
+from holdfast.analysis.scene.surroundings import in_doubt, node_of
 
 CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS}
@@ -53,6 +54,10 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 def endings(scene: Scene) -> tuple[Ending, ...]:
     """Every rank that did not end well, by time."""
+    return scene.memo(_endings)
+
+
+def _endings(scene: Scene) -> tuple[Ending, ...]:
     found = [ending for view in scene.ranks if (ending := _ending(view))]
     return tuple(sorted(found, key=lambda ending: ending.at))
 
@@ -92,6 +97,10 @@ def exits_with_error(view: RankView) -> bool:
 
 def left_well(scene: Scene) -> tuple[RankView, ...]:
     """Ranks that exited with 0 and complained of nothing, or are about to."""
+    return scene.memo(_left_well)
+
+
+def _left_well(scene: Scene) -> tuple[RankView, ...]:
     return tuple(
         view
         for view in scene.ranks
@@ -114,25 +123,50 @@ def _left_at(view: RankView) -> float:
 
 
 def cause(scene: Scene) -> tuple[Ending, ...]:
-    """The first ending that is not a consequence of another; several only when they tie exactly."""
+    """The first ending that is not a consequence of another; several only when they tie: to the
+    instant on one machine, within what is unknown of their clocks on two."""
+    return scene.memo(_cause)
+
+
+def _cause(scene: Scene) -> tuple[Ending, ...]:
     ended = endings(scene)
-    echoes = [e.at for e in ended if e.consequence and not e.mute]
-    gone = [parted_at(view) for view in left_well(scene)]
-    if speaking := _first([e for e in ended if not e.consequence and not e.mute]):
+    echoes = [e for e in ended if e.consequence and not e.mute]
+    if speaking := _first(scene, [e for e in ended if not e.consequence and not e.mute]):
         # A wrapper that turns 'connection reset' into an exception of its own names no cause
         # when another rank had left before. A signal is a cause whenever it came.
-        echo = any(at < speaking[0].at and left <= at for at in echoes for left in gone)
-        return () if echo and not any(e.signal for e in speaking) else speaking
-    mute = _first([e for e in ended if e.mute])
+        echo = not any(e.signal for e in speaking) and _echoes_a_leaving(scene, speaking[0], echoes)
+        return () if echo else speaking
+    mute = _first(scene, [e for e in ended if e.mute])
     if not mute:
         return ()
     # A rank that left without a word after others had complained, or right after one had gone,
     # went with them. Sockets close a moment before the kernel reports the death.
-    too_late = any(at < parted_at(mute[0].view) - ALMOST_AT_ONCE for at in echoes)
+    parted = parted_at(mute[0].view) - ALMOST_AT_ONCE
+    too_late = any(e.at < parted - in_doubt(scene, e.rank, mute[0].rank) for e in echoes)
     followed = any(may_miss_a_peer(e) for e in mute) and any(
-        0 <= mute[0].at - at < RIGHT_AFTER for at in gone
+        _may_follow(scene, mute[0], view, within=RIGHT_AFTER) for view in left_well(scene)
     )
     return () if too_late or followed else mute
+
+
+def _echoes_a_leaving(scene: Scene, speaking: Ending, echoes: list[Ending]) -> bool:
+    """Whether another rank surely complained before it, of one that had left before that. Of each
+    node one rank tells: the last that complained, the first that left."""
+    before = [e for e in echoes if e.at < speaking.at - in_doubt(scene, e.rank, speaking.rank)]
+    last = {_node_name(scene, e.rank): e for e in before}
+    by_time = sorted(left_well(scene), key=parted_at, reverse=True)
+    first = {_node_name(scene, view.rank): view for view in by_time}
+    return any(_may_follow(scene, e, view) for e in last.values() for view in first.values())
+
+
+def _may_follow(scene: Scene, ending: Ending, left: RankView, *, within: float = math.inf) -> bool:
+    """As far as their clocks tell."""
+    return -in_doubt(scene, left.rank, ending.rank) <= ending.at - parted_at(left) < within
+
+
+def _node_name(scene: Scene, rank: int) -> str:
+    node = node_of(scene, rank)
+    return node.name if node else ""
 
 
 def may_miss_a_peer(ending: Ending) -> bool:
@@ -159,11 +193,19 @@ def _in_a_collective(view: RankView) -> bool:
     )
 
 
-def _first(found: list[Ending]) -> tuple[Ending, ...]:
-    return tuple(e for e in found if e.at == found[0].at)
+def _first(scene: Scene, found: list[Ending]) -> tuple[Ending, ...]:
+    return tuple(e for e in found if e.at - found[0].at <= in_doubt(scene, e.rank, found[0].rank))
+
+
+def tied(scene: Scene) -> tuple[Ending, ...]:
+    """Those of `cause` of which only the clocks of two nodes do not say which came first."""
+    found = cause(scene)
+    return tuple(e for e in found if _node_name(scene, e.rank) != _node_name(scene, found[0].rank))
 
 
 def fallen(scene: Scene, culprits: Iterable[int]) -> tuple[int, ...]:
     """Every other rank that did not end well by itself: it ends with the group."""
-    guilty, well = set(culprits), {view.rank for view in left_well(scene)}
+    perhaps = cause(scene) if tied(scene) else ()
+    guilty = {*culprits, *(e.rank for e in perhaps)}
+    well = {view.rank for view in left_well(scene)}
     return tuple(v.rank for v in scene.ranks if v.rank not in guilty and v.rank not in well)

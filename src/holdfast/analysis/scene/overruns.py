@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.analysis.scene import heard
 from holdfast.analysis.scene.scene import RankView, Scene
 
 LEEWAY = 0.1
@@ -9,10 +10,11 @@ LEEWAY = 0.1
 
 
 def overrun_ranks(scene: Scene) -> tuple[RankView, ...]:
-    """Living ranks in a section whose deadline has passed, except those held by a debugger."""
+    """Living ranks in a section whose deadline has passed, except those held by a debugger, and
+    those on a node that is not heard: they may have left it long ago."""
     return tuple(
         view
-        for view in scene.ranks
+        for view in heard.known_part(scene).ranks
         if view.beat is not None
         and view.beat.limit_until
         and scene.now - view.beat.limit_until >= LEEWAY

@@ -56,6 +56,7 @@ def heartbeat_stopped_in_a_live_process(scene: Scene) -> Verdict | None:
     if not silent_ranks or not all(_beats(scene, scene.rank(rank)) for rank in held.victims):
         return None
     view = scene.rank(silent_ranks[0])
+    dump = phrases.pid_command(scene, "py-spy dump --pid", [view.rank])
     silent = scene.now - (view.beat.beat_at if view.beat else scene.now)
     return FAULT.verdict(
         f"{phrases.who(scene, silent_ranks)} has run no Python for {text.elapsed(silent)}: "
@@ -64,7 +65,7 @@ def heartbeat_stopped_in_a_live_process(scene: Scene) -> Verdict | None:
         ranks=silent_ranks,
         victims=held.victims,
         certain=False,
-        fix=f"find the call with `py-spy dump --pid {view.pid}` and make it release the GIL",
+        fix=f"find the call with {dump} and make it release the GIL",
         fix_after_end="make the call release the GIL",
         evidence=held.evidence(),
     )

@@ -59,7 +59,7 @@ def rank_is_stopped(scene: Scene) -> Verdict | None:
         ranks=ranks,
         victims=victims,
         certain=bool(victims) and not on_purpose,
-        fix=f"let it continue: `kill -CONT {' '.join(str(v.pid) for v in frozen)}`",
+        fix=f"let it continue: {phrases.pid_command(scene, 'kill -CONT', ranks)}",
         fix_after_end="find out who sent SIGSTOP or SIGTSTP: a person, a shell, the batch system",
         evidence=[_evidence(v) for v in frozen],
     )

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.collectives import stacks
-from holdfast.analysis.job import gpu_stall, pace, stall, unrecorded
+from holdfast.analysis.job import gpu_stall, pace, phrases, stall, unrecorded
 from holdfast.analysis.logs import blame, horovod_stall, odd_ranks, stack_positions, suspects
 from holdfast.analysis.logs.patterns import launchers, missing_rank, watchdog
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_OLD, HOROVOD_READY, UNIQUE_ID
@@ -53,15 +53,15 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
     if held is None:
         return None
     gpu = gpu_stall.sentence(held)
-    pid = scene.rank(held.roots[0]).pid
+    pid, there = scene.rank(held.roots[0]).pid, phrases.on_node(scene, held.roots[0])
     return FAULT.verdict(
         gpu or held.sentence(),
         ranks=held.roots,
         victims=held.victims,
         certain=False,
-        fix=f"see which kernel runs: `cuda-gdb -p {pid} -ex 'info cuda kernels' -batch`"
+        fix=f"see which kernel runs: `cuda-gdb -p {pid} -ex 'info cuda kernels' -batch`{there}"
         if gpu
-        else f"see which line it is in: `py-spy dump --pid {pid}`",
+        else f"see which line it is in: `py-spy dump --pid {pid}`{there}",
         fix_after_end="",
         evidence=[*(gpu_stall.evidence(held) if gpu else ()), *held.evidence()],
     )
@@ -81,7 +81,8 @@ def collectives_run_in_cuda_graphs(scene: Scene) -> Verdict | None:
         ranks=(),
         victims=[view.rank for view in living],
         certain=False,
-        fix=f"compare the ranks' stacks: `py-spy dump --pid {living[0].pid}`",
+        fix="compare the ranks' stacks: "
+        + phrases.pid_command(scene, "py-spy dump --pid", [living[0].rank]),
         fix_after_end="",
         evidence=[
             Evidence(quote=stall.place(view), source="stack", rank=view.rank) for view in living

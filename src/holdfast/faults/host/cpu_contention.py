@@ -27,13 +27,14 @@ Sources        https://docs.kernel.org/scheduler/sched-bwc.html (throttling)
 from __future__ import annotations
 
 from holdfast import text
-from holdfast.analysis.job import cpu_starvation
+from holdfast.analysis.job import cpu_starvation, phrases
 from holdfast.analysis.job.cpu_starvation import CpuShare
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Cgroup, MachineFacts, known
+from holdfast.analysis.scene import surroundings
 from holdfast.analysis.scene.cpu import Processor
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.scene.secondary_errors import TIMED_OUT
@@ -160,10 +161,13 @@ def other_processes_busy(facts: MachineFacts) -> Finding:
 def ranks_starved_of_cpu(scene: Scene) -> Verdict | None:
     """Never certain and no culprit: a rank without a core is late through no fault of its own."""
     short = cpu_starvation.find(scene)
-    if short is None or scene.processor is None:  # the machine is read before the next look
+    if short is None:
         return None
-    machine = scene.processor
-    all_ranks = len(short.ranks) == sum(view.death is None for view in scene.ranks)
+    machine = surroundings.of_rank(scene, short.ranks[0]).processor
+    if machine is None:  # it is read before the next look
+        return None
+    there = phrases.on_node(scene, short.ranks[0])
+    all_ranks = len(short.ranks) == _living_here(scene, short)
     who = "the ranks" if all_ranks and len(short.ranks) > 1 else text.ranks(short.ranks)
     them = "it" if len(short.ranks) == 1 else "they"
     if isinstance(machine, Processor):
@@ -173,10 +177,10 @@ def ranks_starved_of_cpu(scene: Scene) -> Verdict | None:
             _machine_evidence(machine),
         )
     else:
-        where, fix = "what used it could not be read", "see what uses the CPU with `top`"
+        where, fix = "what used it could not be read", f"see what uses the CPU with `top`{there}"
         more = [Evidence(quote=machine.why)]
     return FAULT.verdict(
-        f"{who} got {short.got * 100:.0f} % of the CPU time {them} needed in the last "
+        f"{who}{there} got {short.got * 100:.0f} % of the CPU time {them} needed in the last "
         f"{text.elapsed(short.seconds)}: {where}; no rank is to blame",
         ranks=(),
         certain=False,
@@ -185,9 +189,14 @@ def ranks_starved_of_cpu(scene: Scene) -> Verdict | None:
     )
 
 
+def _living_here(scene: Scene, short: CpuShare) -> int:
+    beside = surroundings.on_its_machine(scene, short.ranks[0])
+    return sum(view.death is None for view in beside)
+
+
 def _cores_and_load(scene: Scene, short: CpuShare, machine: Processor) -> str:
     """'2 cores, 4 ranks, and pid 812 (ffmpeg) uses 1.8 cores'"""
-    ranks = sum(view.death is None for view in scene.ranks)
+    ranks = _living_here(scene, short)
     wanted = f" that need {short.asked:.1f}" if short.asked > machine.cores else ""
     taken = _largest_consumer(machine) or ("" if wanted else "no other busy process is visible")
     ours = f"{_count(machine.cores, 'core')}, {_count(ranks, 'rank')}{wanted}"

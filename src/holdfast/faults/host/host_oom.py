@@ -198,7 +198,7 @@ def oom_killer_ended_rank(scene: Scene) -> Verdict | None:
         evidence=[
             *map(phrases.how_it_ended, killed),
             *oom_evidence.of_kill(scene, killed[0]),
-            *phrases.unread_kernel_log(scene),
+            *phrases.unread_kernel_log(scene, ranks),
         ],
     )
 

@@ -49,6 +49,7 @@ TRAINING = re.compile(r"\b(python[\d.]*|torchrun|deepspeed|accelerate|nvidia-smi
 RECENT_SECONDS = 3600
 LONG_IN_STATE_D = 10.0
 """seconds in state D before it is reported; a save to a slow disk takes as long"""
+LOOK = "ps -o pid,stat,wchan:32,cmd -p"
 CHECK_STORAGE = "storage: `timeout 5 stat -f PATH`"
 
 
@@ -134,24 +135,27 @@ def rank_stuck_in_kernel(scene: Scene) -> Verdict | None:
         ranks=[v.rank for v in stuck],
         victims=stalled.victims,
         certain=False,
-        fix=f"check again: `ps -o pid,stat,wchan:32,cmd -p {view.pid}`; {CHECK_STORAGE}",
+        fix=f"check again: {phrases.pid_command(scene, LOOK, [view.rank])}; {CHECK_STORAGE}",
         fix_after_end=CHECK_STORAGE,
         evidence=[
             Evidence(
                 quote=f"state D in {channel}", source=f"/proc/{view.pid}/wchan", rank=view.rank
             ),
-            *_kernel_lines(scene, [v.pid for v in stuck]),
+            *_kernel_lines(scene, [v.rank for v in stuck]),
         ],
     )
 
 
-def _kernel_lines(scene: Scene, pids: list[int]) -> list[Evidence]:
+def _kernel_lines(scene: Scene, ranks: list[int]) -> list[Evidence]:
     """The kernel's own report, after two minutes; or the GPU driver's."""
-    numbers = "|".join(map(str, pids))
-    hung = rf":({numbers}) blocked for more than|blocked for .*\(a thread of pid ({numbers})\)"
-    xid = rf"Xid .*\bpid='?({numbers})\b|Xid .*\(a thread of pid ({numbers})\)"
-    named = re.compile(f"{hung}|{xid}")
-    return phrases.kernel_lines(scene, named)[-3:] or phrases.unread_kernel_log(scene)
+    found = phrases.kernel_lines(scene, ranks, _hung_or_xid)
+    return found[-3:] or phrases.unread_kernel_log(scene, ranks)
+
+
+def _hung_or_xid(pids: str) -> str:
+    hung = rf":({pids}) blocked for more than|blocked for .*\(a thread of pid ({pids})\)"
+    xid = rf"Xid .*\bpid='?({pids})\b|Xid .*\(a thread of pid ({pids})\)"
+    return f"{hung}|{xid}"
 
 
 # --- explain -------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ Sources        https://man7.org/linux/man-pages/man7/signal.7.html
 
 from __future__ import annotations
 
-import re
 import signal
 
 from holdfast import text
@@ -82,7 +81,7 @@ def native_crash_first(scene: Scene) -> Verdict | None:
         victims=victims,
         certain=True,
         fix=f"read the end of {phrases.log_of(first.view)}; where core files are kept: "
-        f"`coredumpctl info {first.view.pid}`",
+        f"{phrases.pid_command(scene, 'coredumpctl info', [first.rank])}",
         evidence=[*map(phrases.how_it_ended, crashed), *_kernel_lines(scene, crashed)],
     )
 
@@ -97,9 +96,11 @@ def _signal_meaning(ending: Ending) -> str:
 
 def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
     """They name the library; the number in brackets may be a thread id."""
-    pids = "|".join(str(e.view.pid) for e in crashed)
-    of_crashed = re.compile(rf"\[({pids})\]|\(a thread of pid ({pids})\)")
-    return phrases.kernel_lines(scene, of_crashed)[-3:] or phrases.unread_kernel_log(scene)
+    ranks = [e.rank for e in crashed]
+    lines = phrases.kernel_lines(
+        scene, ranks, lambda pids: rf"\[({pids})\]|\(a thread of pid ({pids})\)"
+    )
+    return lines[-3:] or phrases.unread_kernel_log(scene, ranks)
 
 
 # --- explain -------------------------------------------------------------------------------------

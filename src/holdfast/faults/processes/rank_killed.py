@@ -33,7 +33,7 @@ from holdfast.analysis.logs.own_errors import Trouble
 from holdfast.analysis.logs.patterns import kernel, launchers
 from holdfast.analysis.logs.wreckage import Exit, Wreckage
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene import exits
+from holdfast.analysis.scene import exits, surroundings
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
@@ -75,9 +75,10 @@ def _is_kill_from_outside(ending: Ending) -> bool:
 def _oom_kill_in_words(scene: Scene, ending: Ending) -> str:
     if ending.signal != signal.SIGKILL:
         return ""
-    if scene.oom_kills >= 0:
+    machine = surroundings.of_rank(scene, ending.rank)
+    if machine.oom_kills >= 0:
         return "; no cgroup OOM kill"
-    if isinstance(scene.kernel_events, Unread):
+    if isinstance(machine.kernel_events, Unread):
         return "; whether it was an OOM kill could not be read"
     return "; no OOM kill in the kernel log"
 

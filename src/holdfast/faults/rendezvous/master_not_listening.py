@@ -189,7 +189,7 @@ def _explain(scene: Scene, calling: Sequence[RankView]) -> _Explanation:
     first = claims[0][1]
     elsewhere = join.host_of(first.store) != join.host_of(first.given_store)
     if late and not first.agent_store and not elsewhere:
-        place = f"see where rank 0 is: `py-spy dump --pid {late[0].pid}`"
+        place = f"see where rank 0 is: {phrases.pid_command(scene, 'py-spy dump --pid', [0])}"
         why = "it is not up yet: rank 0, which serves it, has not reached init_process_group"
         return _Explanation(why, [0], place, fix_after_end="")
     if not misdirected:

@@ -23,7 +23,7 @@ from holdfast import text
 from holdfast.analysis.collectives import waits, worlds
 from holdfast.analysis.job import pace, wait_limit
 from holdfast.analysis.job.start_failure import StartFailure
-from holdfast.analysis.scene import exits, stopped
+from holdfast.analysis.scene import exits, heard, stopped
 from holdfast.analysis.scene.scene import Policy, Scene
 from holdfast.catalogue import traits
 from holdfast.findings import Verdict
@@ -58,7 +58,8 @@ def remember(
     now: float, scene: Scene, verdict: Verdict | None, history: StallHistory
 ) -> StallHistory:
     """The history after this look."""
-    if verdict is None or verdict.certain or not verdict.victims:
+    lasting = verdict is not None and not verdict.certain and bool(verdict.victims)
+    if verdict is None or not lasting or heard.unheard_ranks(scene):
         return msgspec.structs.replace(history, stalled_since=0.0, stalled_at=())
     seen = waits.analyse(scene)
     places = tuple((w.rank, w.group, w.sequence) for w in seen.waits if w.rank in verdict.victims)
@@ -74,16 +75,47 @@ def decide(
     ended = exits.endings(scene)
     if verdict is not None and verdict.fatal:
         return Decision(action="stop", reason=verdict.reason, verdict=verdict)
+    if unheard := _waits_for_a_node(scene, verdict):
+        return Decision(action="hold" if ended else "go-on", reason=unheard, verdict=verdict)
     if ended:
-        unclear = verdict is None or not verdict.ranks
-        if unclear and now - ended[0].at < TIME_FOR_THE_CAUSE:
-            return Decision(action="hold", reason="a rank has ended; its cause is not clear yet")
-        return _act(scene, verdict, policy, why="")
+        return _after_an_end(now - ended[0].at, scene, verdict, policy)
     if verdict is None:
         return Decision(action="go-on", reason="nothing is wrong")
     if verdict.certain:
         return _act_if_still_so(now, scene, verdict, policy, history)
     return _be_patient(now, scene, verdict, policy, history)
+
+
+def _after_an_end(ago: float, scene: Scene, verdict: Verdict | None, policy: Policy) -> Decision:
+    unclear = verdict is None or not verdict.names_a_culprit
+    if unclear and ago < TIME_FOR_THE_CAUSE:
+        return Decision(action="hold", reason="a rank has ended; its cause is not clear yet")
+    return _act(scene, verdict, policy, why="")
+
+
+def _waits_for_a_node(scene: Scene, verdict: Verdict | None) -> str:
+    """Why nothing is done yet: a node is not heard, and what is seen elsewhere may be no more than
+    a result of that. Its lease decides: it comes back, or it is lost, which is a verdict itself."""
+    late = heard.late_nodes(scene)
+    if not late and (exits.endings(scene) or not heard.unheard_ranks(scene)):
+        return ""
+    known = traits(verdict.slug) if verdict else None
+    if known and (known.about_nodes or known.told_to_stop):
+        return ""
+    if verdict and _own_endings(scene, verdict, before=min((n.heard_at for n in late), default=0)):
+        return ""
+    names = ", ".join(node.name for node in scene.nodes if node.hearing != "heard")
+    return f"not heard: {names}; what is seen on the other nodes may follow from that"
+
+
+def _own_endings(scene: Scene, verdict: Verdict, *, before: float) -> bool:
+    """All it names have ended by a fault of their own: killed, or while all nodes were heard."""
+    own = {
+        e.rank
+        for e in exits.endings(heard.known_part(scene))
+        if not e.mute and not e.consequence and (e.signal or e.at < before)
+    }
+    return bool(verdict.ranks) and own.issuperset(verdict.ranks)
 
 
 def _act_if_still_so(

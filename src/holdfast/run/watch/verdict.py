@@ -8,20 +8,25 @@ late.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from holdfast import catalogue
 from holdfast.analysis.collectives import worlds
-from holdfast.analysis.job import pace
-from holdfast.analysis.scene import exits
+from holdfast.analysis.job import pace, phrases
+from holdfast.analysis.scene import exits, heard
 from holdfast.analysis.scene.scene import Scene
 from holdfast.catalogue import traits
-from holdfast.fault import Broken
+from holdfast.fault import Broken, RunTraits
 from holdfast.findings import Verdict
 
 CHECKPOINTS = ("HOLD8", "HOLD407")
 """families, and disk-full: what the ranks report of their saves"""
+
+Scope = Literal["world", "job", "nodes"]
+"""of what a fault is asked: each world for itself, all ranks that are heard, or all nodes too"""
 
 
 class Opinion(NamedTuple):
@@ -38,30 +43,37 @@ def judge(scene: Scene, *, timers_since: float = 0.0, standstill: bool = False) 
 
 
 def consider(scene: Scene, *, timers_since: float = 0.0, standstill: bool = False) -> Opinion:
-    """The same, and which faces could not answer."""
+    """The same, and which faces could not answer.
+
+    Ranks on nodes that are not heard are shown to the faults of nodes only: the others judge the
+    job without them.
+    """
+
+    def ask(part: Scene, *scopes: Scope) -> Opinion:
+        return _consider(part, scopes, timers_since=timers_since, standstill=standstill)
+
     parts = worlds.parts(scene)
-    several = len(parts) > 1
-    opinions = [
-        _consider(part, whole_job=False if several else None, timers_since=timers_since,
-                  standstill=standstill)
-        for part in sorted(parts, key=_first_end)
-    ]  # fmt: skip
-    if not several:
-        return opinions[0]
-    of_all = _consider(scene, whole_job=True, timers_since=timers_since, standstill=standstill)
+    if len(parts) == 1:
+        of_worlds = [ask(parts[0], "world", "job")]
+        of_all = []
+    else:
+        of_worlds = [ask(part, "world") for part in sorted(parts, key=_first_end)]
+        of_all = [ask(heard.known_part(scene), "job")]
+    if scene.nodes:
+        of_all.append(ask(scene, "nodes"))
     return Opinion(
-        _of_several(parts, of_all.verdict, [opinion.verdict for opinion in opinions]),
-        tuple(dict.fromkeys(one for opinion in (*opinions, of_all) for one in opinion.broken)),
+        _of_several(parts, _verdicts(of_all), _verdicts(of_worlds)),
+        tuple(dict.fromkeys(one for opinion in (*of_worlds, *of_all) for one in opinion.broken)),
     )
 
 
 def _consider(
-    scene: Scene, *, whole_job: bool | None, timers_since: float, standstill: bool
+    scene: Scene, scopes: Collection[Scope], *, timers_since: float, standstill: bool
 ) -> Opinion:
     ended = bool(exits.endings(scene))
     still = standstill or ended or pace.stalled(scene, timers_since=timers_since)
-    answers = list(_ask(scene, whole_job=whole_job))
-    heard = [
+    answers = list(_ask(scene, scopes))
+    fitting = [
         verdict
         for verdict in answers
         if isinstance(verdict, Verdict)
@@ -69,7 +81,27 @@ def _consider(
         and not (still and traits(verdict.slug).needs_steps)
     ]
     broken = tuple(answer for answer in answers if isinstance(answer, Broken))
-    return Opinion(min(heard, key=_weight, default=None), broken)
+    best = min(fitting, key=_weight, default=None)
+    return Opinion(best and _with_ties(scene, best), broken)
+
+
+def _with_ties(scene: Scene, verdict: Verdict) -> Verdict:
+    """Ranks on other nodes that may have ended first are said to be such: neither culprits nor
+    victims."""
+    causes = {e.rank for e in exits.cause(scene)} if exits.tied(scene) else set()
+    others = sorted(causes.difference(verdict.ranks))
+    if not others or not causes.issuperset(verdict.ranks) or not verdict.ranks:
+        return verdict
+    ended = [phrases.how_it_ended(e) for e in exits.cause(scene) if e.rank in others]
+    said = (
+        f"{verdict.reason}; {phrases.who(scene, others)} ended at the same time, as far as the "
+        f"clocks of two nodes show: which was first is not known"
+    )
+    return msgspec.structs.replace(verdict, reason=said, evidence=(*verdict.evidence, *ended))
+
+
+def _verdicts(opinions: Iterable[Opinion]) -> list[Verdict]:
+    return [opinion.verdict for opinion in opinions if opinion.verdict is not None]
 
 
 def _first_end(scene: Scene) -> float:
@@ -77,28 +109,30 @@ def _first_end(scene: Scene) -> float:
 
 
 def _of_several(
-    parts: Sequence[Scene], of_all: Verdict | None, of_worlds: Sequence[Verdict | None]
+    parts: Sequence[Scene], of_all: Sequence[Verdict], of_worlds: Sequence[Verdict]
 ) -> Verdict | None:
     """What ended first is the cause of what ended later, whichever worlds they are in; while all
     live, the best-founded answer is taken. `of_worlds`: the world that lost a rank first, first."""
-    heard = [verdict for verdict in of_worlds if verdict is not None]
-    if any(_first_end(part) < math.inf for part in parts):
-        heard = [v for v in heard if v.ranks][:1] or heard[:1]
-    return min((*heard, *([of_all] if of_all else [])), key=_weight, default=None)
+    if len(parts) > 1 and any(_first_end(part) < math.inf for part in parts):
+        of_worlds = [v for v in of_worlds if v.ranks][:1] or of_worlds[:1]
+    return min((*of_worlds, *of_all), key=_weight, default=None)
 
 
-def _ask(scene: Scene, *, whole_job: bool | None) -> Iterator[Verdict | Broken]:
-    """`whole_job`: only the faults that are asked of all worlds at once, or only the others."""
+def _ask(scene: Scene, scopes: Collection[Scope]) -> Iterator[Verdict | Broken]:
     for entry in catalogue.entries():
         known = traits(entry.fault.slug)
         if known.from_history:  # decide.py asks it when a restart is due
             continue
-        if whole_job is not None and known.whole_job != whole_job:
+        if _scope(known) not in scopes:
             continue
         for answer in entry.fault.ask_run(scene):
             # News of saves and resumes stalls no rank: it is reported once.
             if isinstance(answer, Broken) or not is_checkpoint_news(answer):
                 yield answer
+
+
+def _scope(known: RunTraits) -> Scope:
+    return "nodes" if known.about_nodes else "job" if known.whole_job else "world"
 
 
 def is_checkpoint_news(verdict: Verdict) -> bool:
