@@ -12,6 +12,8 @@ from holdfast.findings import Verdict
 from holdfast.system.deaths import UNKNOWN
 
 STOPPED_BY_VERDICT = 124
+CHECKS_FAILED = 1
+"""before anything was started"""
 UNCAUGHT = 1
 """what Python exits with for an exception that nothing caught"""
 AT_WORK = 5.0

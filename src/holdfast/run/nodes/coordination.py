@@ -15,6 +15,8 @@ import msgspec
 
 from holdfast import text
 from holdfast.analysis.scene.node_view import PathProbes
+from holdfast.nodes.probing.messages import ProbeReply, ProbeRequest
+from holdfast.nodes.probing.station import ProbeStation
 from holdfast.run.launch import exit_codes
 from holdfast.run.nodes.link.interface import CoordinatorLink, Heard, NodeJoined, NodeSaid
 from holdfast.run.nodes.messages import (
@@ -32,6 +34,7 @@ from holdfast.run.nodes.messages import (
     ToldToStop,
     Waiting,
 )
+from holdfast.run.nodes.path_trials import PathTrials
 from holdfast.run.nodes.round_source import (
     LOOPBACK,
     JobIsOver,
@@ -41,6 +44,7 @@ from holdfast.run.nodes.round_source import (
     WaitInterrupted,
 )
 from holdfast.run.nodes.rounds import RoundAwaited, RoundPolicy, Rounds, TooFewNodes
+from holdfast.run.nodes.start_gate import StartGate, addresses_of
 from holdfast.run.watch.broadcast import ScreenLike
 from holdfast.run.watch.peers import PeerState
 
@@ -63,14 +67,19 @@ class Coordination:
         card: NodeCard,
         policy: RoundPolicy,
         screen: ScreenLike,
+        gate: StartGate | None = None,
         earlier: RoundStart | None = None,
         saved: Callable[[], str] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`card` is this node's own; `earlier` the newest round of a coordinator before us;
+        """`card` is this node's own; `gate` is asked before nodes start together, or None with
+        --no-check; `earlier` the newest round of a coordinator before us;
         `saved` says which checkpoint of the job is the newest."""
         self._link, self._screen, self._saved, self._clock = link, screen, saved, clock
         self._own = card.name
+        self._gate = gate
+        self._trials = gate.trials if gate else PathTrials()
+        self._station = ProbeStation()
         self._policy = policy
         self._rounds = Rounds(policy, own=card.name, current=earlier)
         self._rounds.joined(card.name, card)
@@ -98,6 +107,22 @@ class Coordination:
         for sentence in refused[self._turned_away :]:
             self._screen.say(sentence)
         self._turned_away = len(refused)
+        for reply in self._station.replies():
+            self._trials.heard(self._own, reply)
+        if self._rounds.running:
+            self._look_at_paths(now)
+
+    def _look_at_paths(self, now: float) -> None:
+        """Those that the watch suspects."""
+        nodes = {name: addresses_of(card) for name, card in self._rounds.cards().items()}
+        for node, request in self._trials.look(now, nodes):
+            self._ask_to_probe(node, request)
+
+    def _ask_to_probe(self, node: str, request: ProbeRequest) -> None:
+        if node == self._own:
+            self._station.ask(request)
+        else:
+            self._link.send(node, request)
 
     def _take_in_leases(self, now: float) -> None:
         for node, heard in self._link.heard().items():
@@ -132,6 +157,8 @@ class Coordination:
             self._rounds.ranks_gone(node, message.round)
         elif isinstance(message, ToldToStop):
             self._told.setdefault(node, (message, now))
+        elif isinstance(message, ProbeReply):
+            self._trials.heard(node, message)
 
     def _tell_spare(self, node: str) -> None:
         if self._rounds.running and node in self._rounds.waiting():
@@ -151,13 +178,43 @@ class Coordination:
             if told() is not None:
                 raise WaitInterrupted
             self._end_if_a_user_says_so()
-            outcome = self._rounds.form(now)
+            self._look_before_start(now)
+            outcome = self._rounds.form(now, unchecked=self._unchecked)
             if isinstance(outcome, RoundStart):
                 return self._begin(outcome, open_store)
             if isinstance(outcome, TooFewNodes):
                 self._end_job(outcome.sentence, exit_codes.STOPPED_BY_VERDICT)
             self._show(outcome, now)
             self._link.wait(LOOK_AGAIN)
+
+    def _look_before_start(self, now: float) -> None:
+        if self._gate is None:
+            return
+        news = self._gate.look(self._rounds.cards(), now)
+        for node, request in news.requests:
+            self._ask_to_probe(node, request)
+        if news.lines:
+            self._screen.say(news.lines)
+            self.say(news.lines)
+        if news.stop:
+            self._screen.say("skip the checks with `holdfast run --no-check …` on every node")
+            self._end_job(f"not started: {news.stop}", exit_codes.CHECKS_FAILED)
+        self._rounds.leave_out(news.without)
+        self._send(news.without, self._left_out("the others cannot reach it"))
+
+    def _unchecked(self, nodes: Sequence[str]) -> str:
+        cards = self._rounds.cards()
+        if self._gate is None or self._gate.passed({node: cards[node] for node in nodes}):
+            return ""
+        return f"checking the paths between {text.names(nodes)}"
+
+    def _left_out(self, why: str) -> EndRound:
+        return EndRound(
+            round=self._rounds.current.round if self._rounds.current else 0,
+            action="stop",
+            exit_code=exit_codes.STOPPED_BY_VERDICT,
+            reason=f"this node is left out: {why}",
+        )
 
     def _begin(self, start: RoundStart, open_store: OpenStore) -> RoundPlace:
         others = [node.name for node in start.nodes if node.name != self._own]
@@ -235,10 +292,10 @@ class Coordination:
             self._send(self._members(), TakeEvidence(round=current.round, number=number))
 
     def ask_for_probes(self, pairs: Sequence[tuple[str, str]]) -> None:
-        del pairs
+        self._trials.want(pairs)
 
     def probes(self) -> PathProbes | None:
-        return None
+        return self._trials.newest
 
     def say(self, lines: Sequence[str], *, status: bool = False) -> None:
         nodes = self._members() if status else self._here()
@@ -259,12 +316,7 @@ class Coordination:
             self._send(self._here(), order)
             return
         for node in self._members():
-            out = node in without
-            told = f"this node is left out: {order.reason}"
-            left = msgspec.structs.replace(
-                order, action="stop", exit_code=exit_codes.STOPPED_BY_VERDICT, reason=told
-            )
-            self._link.send(node, left if out else order)
+            self._link.send(node, self._left_out(order.reason) if node in without else order)
 
     def waiting_nodes(self) -> tuple[str, ...]:
         """As many as there is room for."""
@@ -274,6 +326,10 @@ class Coordination:
 
     def can_do_without(self, nodes: Sequence[str]) -> bool:
         return self._rounds.enough_without(nodes)
+
+    def close(self) -> None:
+        self._station.close()
+        self._link.close()
 
     # --- inside --------------------------------------------------------------------------------
 

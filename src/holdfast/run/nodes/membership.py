@@ -10,6 +10,8 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.analysis.job import journal_records
+from holdfast.nodes.probing.messages import ProbeRequest
+from holdfast.nodes.probing.station import ProbeStation
 from holdfast.run.launch import exit_codes, scheduler
 from holdfast.run.nodes.link.interface import CoordinatorLost, LauncherLink
 from holdfast.run.nodes.messages import (
@@ -43,6 +45,7 @@ class Membership:
 
     def __init__(self, link: LauncherLink, *, screen: Screen, journal: JournalLike) -> None:
         self._link, self._screen, self._journal = link, screen, journal
+        self._station = ProbeStation()
         self.place: RoundPlace | None = None
         self._over = False
 
@@ -66,10 +69,12 @@ class Membership:
         return self._link.lost()
 
     def news(self) -> list[ToLauncher]:
-        """What is not only to be shown."""
-        return [message for message in self._link.news() if not self._is_shown(message)]
+        """What is more than to be shown, or to be tried beside the ranks."""
+        for reply in self._station.replies():
+            self.send(reply)
+        return [message for message in self._link.news() if not self._is_done(message)]
 
-    def _is_shown(self, message: ToLauncher) -> bool:
+    def _is_done(self, message: ToLauncher) -> bool:
         if isinstance(message, Say):
             if message.status:
                 self._screen.status(message.lines[0] if message.lines else "")
@@ -81,6 +86,8 @@ class Membership:
                 self._journal.write(record)
         elif isinstance(message, Waiting):
             self._screen.say(message.sentence)
+        elif isinstance(message, ProbeRequest):
+            self._station.ask(message)
         else:
             return False
         return True
@@ -116,6 +123,7 @@ class Membership:
         """When no rank is left. `why` this launcher ends before the job does."""
         if not self._over:
             self.send(Leaving(why=why or "its launcher ended"))
+        self._station.close()
         self._link.close(why)
 
 

@@ -7,7 +7,7 @@ soon as enough nodes are in its store, and a node that was only slow then runs i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -140,17 +140,24 @@ class Rounds:
         """The newest that it was started in; 0 for none."""
         return self._launchers[node].round
 
+    def cards(self) -> dict[str, NodeCard]:
+        """Of all launchers that are here."""
+        return {
+            name: launcher.card
+            for name, launcher in self._launchers.items()
+            if launcher.here and not launcher.left_out
+        }
+
     def enough_without(self, nodes: Collection[str]) -> bool:
         """Whether those that are here without these could form a round."""
-        left = [
-            name
-            for name, launcher in self._launchers.items()
-            if launcher.here and not launcher.left_out and name not in nodes
-        ]
+        left = self.cards().keys() - set(nodes)
         return self.own in left and len(left) >= self.policy.least
 
-    def form(self, now: float) -> RoundStart | RoundAwaited | TooFewNodes:
-        """The next round, without the port of its store; call it again while it is awaited."""
+    def form(
+        self, now: float, *, unchecked: Callable[[Sequence[str]], str] = lambda _: ""
+    ) -> RoundStart | RoundAwaited | TooFewNodes:
+        """The next round, without the port of its store; call it again while it is awaited.
+        `unchecked`: what is still to be looked at before these nodes start together."""
         if self.running:
             raise RuntimeError("a round is running")
         if self._forming_since is None:
@@ -162,7 +169,10 @@ class Rounds:
             self._enough_since = now
         settled = not self._unsettled()
         if settled and self.own in candidates and self._may_start(candidates, now):
-            return self._start(candidates)
+            chosen = self._chosen(candidates)
+            if not (why := unchecked(chosen)):
+                return self._start(chosen)
+            return RoundAwaited(candidates, self._missing(), self.policy.least, why)
         too_long = now - self._forming_since >= self.policy.join_timeout
         if too_long and (self._enough_since is None or not settled):
             return TooFewNodes(candidates, self._missing(), self._too_few(candidates))
@@ -207,16 +217,17 @@ class Rounds:
         first = self.current is None
         return self.policy.last_call if first else min(self.policy.last_call, LAST_CALL_AGAIN)
 
-    def _start(self, candidates: tuple[str, ...]) -> RoundStart:
+    def _chosen(self, candidates: tuple[str, ...]) -> list[str]:
         """Of too many, the coordinator first, then those of the round before."""
         preferred = sorted(candidates, key=lambda node: (node != self.own, not self.member(node)))
         chosen = set(preferred[: self.policy.most])
+        return [node for node in candidates if node in chosen]
+
+    def _start(self, chosen: Sequence[str]) -> RoundStart:
         number = self.current.round + 1 if self.current else 1
         nodes: list[RoundNode] = []
         rank = 0
-        for name in candidates:
-            if name not in chosen:
-                continue
+        for name in chosen:
             launcher = self._launchers[name]
             card = launcher.card
             nodes.append(
@@ -245,7 +256,7 @@ class Rounds:
     def _missing(self) -> tuple[str, ...]:
         """By name: of the list, of the round before, or by node rank."""
         launchers = self._launchers
-        here = {n for n, launcher in launchers.items() if launcher.here and not launcher.left_out}
+        here = self.cards()
         out = {node for node, launcher in launchers.items() if launcher.left_out}
         before = tuple(node.name for node in self.current.nodes) if self.current else ()
         absent = [n for n in (self.policy.expected or before) if n not in here and n not in out]

@@ -76,7 +76,7 @@ class StartGate:
             if untried and not self.trials.busy:
                 self._asked = True
                 self.trials.want([way for pair in untried for way in _ways(pair, names)])
-        addresses = {name: _addresses(card) for name, card in cards.items()}
+        addresses = {name: addresses_of(card) for name, card in cards.items()}
         return GateNews(requests=tuple(self.trials.look(now, addresses)))
 
     def heard(self, node: str, reply: ProbeReply) -> None:
@@ -158,6 +158,6 @@ def _ways(pair: Collection[str], names: Mapping[str, str]) -> list[tuple[str, st
     return [(a, b), (b, a)]
 
 
-def _addresses(card: NodeCard) -> Addresses:
+def addresses_of(card: NodeCard) -> Addresses:
     found = listening_addresses(card.facts) if card.facts else ()
     return found or tuple(("", address) for address in card.addresses)
