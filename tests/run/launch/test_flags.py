@@ -88,7 +88,18 @@ CASES: dict[str, dict[str, Any]] = {
     "three numbers of nodes": {"argv": ["--nnodes", "1:2:3", "t.py"]},
     "nodes in words": {"argv": ["--nnodes", "two", "t.py"]},
     "no nodes": {"argv": ["--nnodes", "0", "t.py"]},
-    "etcd": {"argv": ["--rdzv-backend", "etcd", "t.py"]},
+    "other backend": {"argv": ["--rdzv-backend", "zookeeper", "t.py"]},
+    "etcd on one node": {"argv": ["--rdzv-backend=etcd", "--rdzv-endpoint=e:2379", "t.py"]},
+    "etcd, no id": {
+        "argv": ["--nnodes=1:2", "--rdzv-backend=etcd", "--rdzv-endpoint=e:2379", "t.py"]
+    },
+    "etcd, no place": {"argv": ["--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=x", "t.py"]},
+    "etcd": {
+        "argv": [
+            "--nnodes=1:2", "--rdzv-backend=etcd-v2", "--rdzv-endpoint=e:2379,f:2380",
+            "--rdzv-id=x", "--rdzv-conf=protocol=https,cacert=/ca,read_timeout=3", "t.py",
+        ]
+    },
     "no patience": {"argv": ["--patience", "0", "t.py"]},
     "endless patience": {"argv": ["--patience", "nan", "t.py"]},
     "no runs": {"argv": ["--runs", "", "t.py"]},
@@ -170,6 +181,7 @@ def test_our_own_flags(answered: Mapping[str, Any]) -> None:
         ("c10d", 29611, "c10d"),
         ("c10d, any port", 0, "c10d"),
         ("conf", 0, "--rdzv-conf: no effect"),
+        ("etcd on one node", 0, "--rdzv-backend etcd: no effect on one node"),
         ("elastic", 0, "--nnodes 1:4: starting with this node alone, no other can join"),
         ("static endpoint", 29612, "10.0.0.7: ignored, all ranks are on this node"),
     ],
@@ -196,7 +208,9 @@ def test_the_port_the_user_named_is_kept(
         ("three numbers of nodes", "ConfigError", "'1:2:3'"),
         ("nodes in words", "ConfigError", "'two'"),
         ("no nodes", "ConfigError", "--nnodes must be >= 1, got 0"),
-        ("etcd", "EnvironmentFailure", "omit --rdzv-backend: holdfast starts its own store"),
+        ("other backend", "EnvironmentFailure", "omit --rdzv-backend: holdfast starts its own"),
+        ("etcd, no id", "ConfigError", "two jobs at one etcd would be the same"),
+        ("etcd, no place", "ConfigError", "nothing says where the nodes meet"),
         ("no patience", "ConfigError", "--patience must be > 0 seconds, got 0"),
         ("endless patience", "ConfigError", "--patience must be > 0 seconds, got nan"),
         ("no runs", "ConfigError", "--runs must name a folder, got ''"),
@@ -275,3 +289,14 @@ def test_a_port_that_torch_fills_in_by_itself_counts_as_not_named(
     monkeypatch.setattr(torchrun, "get_args_parser", of_an_older_torch)
     assert flags.parse(["train.py"]).port == 0
     assert flags.parse(["--master-port", "29600", "train.py"]).port == 29600
+
+
+def test_the_members_of_etcd_are_read(answered: Mapping[str, Any]) -> None:
+    meeting = answered["cases"]["etcd"]["meeting"]
+    etcd = meeting["etcd"]
+    assert (etcd["endpoints"], etcd["tls"]) == ([["e", 2379], ["f", 2380]], True)
+    assert etcd["ca"] == "/ca"
+    assert meeting["remarks"] == [
+        "--rdzv-conf read_timeout: no effect",
+        "--rdzv-backend etcd-v2: etcd's v3 API is used, as with etcd",
+    ]

@@ -15,6 +15,8 @@ USER = "ETCDCTL_USER"
 """as etcd's own client reads it: NAME:PASSWORD, which no command line should show"""
 _CERT, _KEY, _CA = ("cert", "ssl_cert"), ("key", "ssl_cert_key"), ("cacert", "ca_cert")
 """torch's names for the etcd backend, and for the etcd-v2 backend"""
+SETTINGS = frozenset({"protocol", *_CERT, *_KEY, *_CA})
+"""of --rdzv-conf"""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -160,7 +160,7 @@ def _range(text: str, source: str) -> NodeCount:
 
 def _place(typed: NodeFlags, environment: Mapping[str, str], *, in_step: bool) -> _Place | None:
     if typed.endpoint:
-        host, port = split_endpoint(typed.endpoint)
+        host, port = split_endpoint(typed.endpoint.partition(",")[0])  # etcd's may be a list
         default = C10D_PORT if typed.backend == "c10d" else DEFAULT_STORE_PORT
         source = "--rdzv-endpoint"
         port_source = source if port is not None else "torchrun's default"

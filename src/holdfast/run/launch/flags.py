@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.analysis.machine.rendezvous import split_endpoint
 from holdfast.errors import ConfigError, EnvironmentFailure
+from holdfast.nodes.etcd import access
 from holdfast.nodes.reach.run_meeting import OneNode
 from holdfast.run.launch import grace, node_flags, torch_names
 from holdfast.run.launch.node_flags import RunMeeting
@@ -35,7 +36,7 @@ PATIENCE_HELP = (
 NO_PTY_HELP = (
     "ranks write to a pipe even where holdfast writes to a terminal: no colours, no moving bars"
 )
-BACKENDS = ("static", "c10d", "holdfast")
+BACKENDS = ("static", "c10d", *access.BACKENDS, "holdfast")
 
 
 @dataclass(frozen=True)
@@ -183,8 +184,11 @@ def _port(typed: argparse.Namespace) -> tuple[int, tuple[str, ...]]:
     """One machine always meets at our own store; only the port the user named is kept."""
     if typed.standalone:
         return 0, ("--standalone: no effect, every attempt gets a new store of holdfast's own",)
-    host, port = _meeting_place(typed)
     remarks = []
+    if typed.rdzv_backend in access.BACKENDS:  # its endpoint is no node
+        remarks.append(f"--rdzv-backend {typed.rdzv_backend}: no effect on one node")
+        return 0, tuple(remarks)
+    host, port = _meeting_place(typed)
     if typed.rdzv_conf:
         remarks.append("--rdzv-conf: no effect, holdfast starts its own store")
     if typed.rdzv_backend == "c10d":

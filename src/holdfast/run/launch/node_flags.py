@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.errors import ConfigError
+from holdfast.nodes.etcd import access
+from holdfast.nodes.etcd.access import EtcdAccess, etcd_access
 from holdfast.nodes.reach.meeting import MeetingPlan
 from holdfast.nodes.reach.run_meeting import NodeFlags, OneNode, plan_run
 
@@ -28,6 +30,8 @@ class RunMeeting:
     join_timeout: float = JOIN_TIMEOUT
     last_call: float = LAST_CALL
     is_host: bool | None = None
+    etcd: EtcdAccess | None = None
+    """the launchers elect their coordinator there; the plan's host and port are then etcd's"""
     remarks: tuple[str, ...] = ()
 
     @property
@@ -61,16 +65,39 @@ def meeting(typed: argparse.Namespace, environment: Mapping[str, str]) -> RunMee
     if isinstance(plan, OneNode):
         return plan
     join = _seconds(conf, "join_timeout", _seconds(conf, "timeout", JOIN_TIMEOUT))
-    unused = sorted(conf.keys() - {"join_timeout", "timeout", "last_call_timeout", "is_host"})
+    etcd = _etcd(typed, plan, conf, environment)
+    known = access.SETTINGS if etcd else {"is_host"}
+    unused = sorted(conf.keys() - known - {"join_timeout", "timeout", "last_call_timeout"})
+    remarks = [f"--rdzv-conf {','.join(unused)}: no effect"] if unused else []
+    if etcd and typed.rdzv_backend != "etcd":
+        remarks.append(f"--rdzv-backend {typed.rdzv_backend}: etcd's v3 API is used, as with etcd")
     return RunMeeting(
         plan=plan,
         rdzv_id=rdzv_id,
         token_file=typed.token_file or "",
         join_timeout=join,
         last_call=_seconds(conf, "last_call_timeout", LAST_CALL),
-        is_host=_yes_or_no(conf, "is_host"),
-        remarks=(f"--rdzv-conf {','.join(unused)}: no effect",) if unused else (),
+        is_host=None if etcd else _yes_or_no(conf, "is_host"),
+        etcd=etcd,
+        remarks=tuple(remarks),
     )
+
+
+def _etcd(
+    typed: argparse.Namespace,
+    plan: MeetingPlan,
+    conf: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> EtcdAccess | None:
+    if typed.rdzv_backend not in access.BACKENDS:
+        return None
+    if not plan.job:
+        raise ConfigError(
+            f"--rdzv-backend {typed.rdzv_backend} needs --rdzv-id: without it two jobs at one "
+            "etcd would be the same",
+            hint="on every node: --rdzv-id NAME",
+        )
+    return etcd_access(typed.rdzv_endpoint, conf, environment)
 
 
 def fill_in_defaults(typed: argparse.Namespace) -> None:
