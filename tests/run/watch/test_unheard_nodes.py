@@ -34,7 +34,7 @@ from tests.run.scenes import (
 )
 
 POLICY = Policy(patience=5.0, max_restarts=3, restarts_typed=True)
-ALL = all_scenes()
+ALL = [(name, scene) for name, scene in all_scenes() if not scene.nodes]
 STOPPED = {"activity": an_activity(state="T"), "state_since": NOW - 4}
 
 
@@ -140,12 +140,20 @@ TOLD = a_scene(told_to_stop="SIGTERM")
         (on_nodes(TOLD, b="late"), "stop", "told to stop"),
         (on_nodes(a_scene(), b="late"), "go-on", "nothing else is wrong"),
         (on_nodes(held_up({1: {}}, seconds=3000.0), b="late"), "go-on", "no timeout is enforced"),
-        (on_nodes(held_up({1: {}}, seconds=3000.0), b="lost"), "go-on", "nor then"),
+        (on_nodes(held_up({1: {}}, seconds=3000.0), b="lost"), "restart", "for the lost node"),
         (on_nodes(held_up({1: {}}, seconds=3000.0)), "restart", "all are heard"),
     ],
 )
 def test_what_is_done_while_a_node_is_late(scene: Scene, action: str, why: str) -> None:
-    assert decided(scene).action == action, why
+    decision = decided(scene)
+    assert decision.action == action, why
+
+
+@pytest.mark.parametrize("seen", [LONG_AGO, held_up({1: {}}, seconds=3000.0), FROZEN_ON_A])
+def test_a_lost_node_is_what_is_acted_on(seen: Scene) -> None:
+    decision = decided(on_nodes(seen, b="lost"))
+    assert decision.verdict is not None
+    assert (decision.verdict.slug, decision.verdict.hosts) == ("node-lost", ("b",))
 
 
 def test_a_wait_counts_from_when_all_nodes_were_heard_again() -> None:

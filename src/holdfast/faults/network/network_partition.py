@@ -47,7 +47,7 @@ FAULT = Fault(
     code="HOLD206",
     slug="network-partition",
     related=("peer-unreachable", "node-lost", "mtu-black-hole", "packet-loss"),
-    traits=RunTraits(priority=125, whole_job=True),
+    traits=RunTraits(priority=125, about_nodes=True),
 )
 
 LINK_DOWN = FAULT.log_pattern(

@@ -45,7 +45,7 @@ FAULT = Fault(
     code="HOLD705",
     slug="node-lost",
     related=("network-partition", "store-host-lost", "preempted", "peer-unreachable"),
-    traits=RunTraits(priority=140, whole_job=True),
+    traits=RunTraits(priority=140, about_nodes=True),
 )
 
 DEAD = FAULT.log_pattern(

@@ -38,7 +38,7 @@ FAULT = Fault(
     code="HOLD706",
     slug="store-host-lost",
     related=("node-lost", "rank-exits-early", "endpoint-single-point", "network-partition"),
-    traits=RunTraits(priority=130, whole_job=True),
+    traits=RunTraits(priority=130, about_nodes=True),
 )
 RESUME = (
     "start the job again once it is back, or without it; a launch with `--rdzv-backend etcd` "
