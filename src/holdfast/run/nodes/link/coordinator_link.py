@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from holdfast.nodes.channel import Channel
-from holdfast.nodes.channel_errors import BadMessage, ChannelClosed, ChannelError
+from holdfast.nodes.channel_errors import BadMessage, ChannelClosed, ChannelError, ChannelTimeout
 from holdfast.nodes.clock_exchange import read_clocks
 from holdfast.nodes.framed_stream import quoted
 from holdfast.nodes.handshake import Introduction
@@ -240,7 +240,9 @@ class ListeningLink:
             while True:
                 await self._take(member, channel, await channel.receive(seconds=3600.0))
         except ChannelError as problem:
-            self._ended(member, channel, problem)
+            failed = writing.exception() if writing and writing.done() else None
+            own = failed if isinstance(failed, ChannelTimeout) else problem
+            self._ended(member, channel, own)
         finally:
             if writing:
                 writing.cancel()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import secrets
 
 from holdfast.analysis.scene.node_view import Farewell
@@ -17,6 +19,12 @@ from holdfast.run.nodes.link.interface import Heard
 from holdfast.run.nodes.link.outbox import Inbox, Outbox
 from holdfast.run.nodes.link.report_codec import ReportDecoder
 from holdfast.run.nodes.messages import NodeCard, ToLauncher
+
+NOT_HEARD = {
+    os.strerror(code)
+    for code in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
+}
+"""ends of a connection that its peer had no part in"""
 
 
 class MemberStream:
@@ -58,10 +66,11 @@ class MemberStream:
         self.spoke(0, 0, now)
 
     def closed(self, words: str, now: float) -> None:
+        """By its kernel, or by ours when nothing came from there for too long."""
         self.channel = None
         self._closed_at = now
-        if self.farewell != "left":
-            self.farewell, self.words = "closed", words
+        if not self.lost:
+            self.farewell, self.words = "silent" if words in NOT_HEARD else "closed", words
 
     def spoke(self, number: int, confirmed: int, now: float) -> None:
         """Something came on its connection."""
