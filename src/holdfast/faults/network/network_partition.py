@@ -195,7 +195,12 @@ def cut_off_from_coordinator(
         fatal=True,
         fix="repair the network between them, then start the job again: it resumes from its "
         "newest checkpoint",
-        evidence=[Evidence(quote=words, source="its launcher's connection")] if words else (),
+        evidence=[
+            Evidence(
+                quote=words or f"no sign of {coordinator}", source="its launcher's connection"
+            ),
+            *(Evidence(quote=f"{node} does not answer", host=node) for node in unreached),
+        ],
     )
 
 

@@ -64,7 +64,7 @@ from holdfast.analysis.nodes.pattern import Pair, PathGroup, Shape
 from holdfast.analysis.nodes.reachability import Matrix, islands, matrix
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import SHOWN, Fault, RunTraits
-from holdfast.findings import Culprit, Diagnosis, Finding, Verdict
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
     code="HOLD205",
@@ -333,6 +333,21 @@ def node_cannot_be_reached_while_all_wait(scene: Scene) -> Verdict | None:
         fix=blocked.not_the_target(tries[0])
         or f"`tracepath -n {tries[0].target.address}` on {tries[0].source}",
         evidence=[blocked.connect_evidence(one) for one in tries[:SHOWN]],
+    )
+
+
+def coordinator_does_not_hear(*, own: str, coordinator: str, words: str) -> Verdict:
+    """What a launcher says that hears its coordinator and is not heard by it."""
+    return FAULT.verdict(
+        f"node {own} → node {coordinator}: what {own} sends does not arrive, while {own} still "
+        f"hears {coordinator} ({words}): one direction of the path is broken",
+        ranks=(),
+        paths=[(own, coordinator)],
+        certain=True,
+        fatal=True,
+        fix=f"find the rule or the hop that drops it: `sudo nft list ruleset` on {own} and "
+        f"{coordinator}",
+        evidence=[Evidence(quote=words, source="the coordinator's answers")],
     )
 
 

@@ -75,7 +75,7 @@ def coordinator_lost(
     how = lost_nodes.how_it_went(farewell=farewell, words=words, silent=silent, answers=answers)
     return FAULT.verdict(
         f"node {coordinator}, which coordinates the job and serves its store, was lost: {how}; "
-        f"the ranks on {own} cannot go on without it",
+        f"{own} cannot go on without it",
         ranks=(),
         hosts=[coordinator],
         certain=True,

@@ -16,7 +16,9 @@ from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.scene.scene import Scene, SurvivingProcess
 from holdfast.run.launch import exit_codes
 from holdfast.run.launch.places import RunPlaces
-from holdfast.run.nodes.membership import Membership, coordinator_lost, told_to_stop
+from holdfast.run.nodes import lost_coordinator
+from holdfast.run.nodes.link.interface import CoordinatorLost
+from holdfast.run.nodes.membership import Membership, told_to_stop
 from holdfast.run.nodes.messages import (
     AbortRanks,
     EndRound,
@@ -25,6 +27,7 @@ from holdfast.run.nodes.messages import (
     TakeEvidence,
     ToLauncher,
 )
+from holdfast.run.nodes.neighbours import Neighbours
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import assembler, deadlines
 from holdfast.run.watch.guard import PartGuard
@@ -40,6 +43,14 @@ REPORT_EVERY = 0.19
 ORDER_COMES = 5.0
 """seconds after a signal in which the coordinator says what becomes of this node; who sent it
 kills next, after 30 s or so"""
+LATE = 2.5
+"""seconds without a sign of the coordinator"""
+NEIGHBOURS_ANSWER = 0.3
+"""seconds more for their machines: the ranks must end"""
+LOST_COORDINATOR = (
+    "stopping: without the coordinator no node of this job can go on; the next start resumes from "
+    "the newest checkpoint"
+)
 
 
 class MemberWatch:
@@ -68,7 +79,9 @@ class MemberWatch:
     def _new_round(self, now: float) -> None:
         self.clock = LoopClock(now, time.time())
         self._order: EndRound | None = None
-        self._lost = False
+        self._lost: CoordinatorLost | None = None
+        self._neighbours: Neighbours | None = None
+        self._asked = False
         self._told_at: float | None = None
         self._reported_at = 0.0
 
@@ -88,6 +101,9 @@ class MemberWatch:
         self._new_round(now := time.monotonic())
         if place := self.membership.place:
             self.observer.join_round(place.start, place.node)
+            others = {n.name: n.addresses for n in place.start.nodes if n.name != place.node}
+            self._neighbours = Neighbours(others, place.start.store_port)
+            self._neighbours.ask_while_well(but=place.start.store_node)
         self.observer.ranks_started(attempt, pids, now, steps=self.progress.steps)
         self.progress.new_attempt(now)
         self.reporter.attempt(attempt, self.observer.ranks)
@@ -200,10 +216,30 @@ class MemberWatch:
     def _see_whether_coordinator_is_lost(self) -> None:
         if self._order is not None or self._lost:
             return
+        late = self.membership.silent() > LATE
+        if late and not self._asked and self._neighbours:
+            self._neighbours.ask()  # the answers are here when the coordinator is lost
+        self._asked = late
         if lost := self.membership.lost():
-            self._lost = True
+            self._lost = lost
             self._exit_code = exit_codes.STOPPED_BY_VERDICT
-            self.screen.say(coordinator_lost(self.membership.coordinator, lost))
+            self.guard.run("the verdict", lambda: self._say_who_is_lost(lost))
+
+    def _say_who_is_lost(self, lost: CoordinatorLost) -> None:
+        found = lost_coordinator.judge(
+            lost,
+            own=self.membership.node,
+            coordinator=self.membership.coordinator,
+            answers=self._neighbours.answers(NEIGHBOURS_ANSWER) if self._neighbours else {},
+        )
+        self.reporter.judgement(
+            found,
+            self._scene(time.monotonic()),
+            action=LOST_COORDINATOR,
+            steps=self.progress.steps,
+            evidence="",
+            last=True,
+        )
 
     # --- observing -----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from holdfast.analysis.job import journal_records
 from holdfast.nodes.probing.messages import ProbeRequest
 from holdfast.nodes.probing.station import ProbeStation
 from holdfast.run.launch import exit_codes, scheduler
+from holdfast.run.nodes import lost_coordinator
 from holdfast.run.nodes.link.interface import CoordinatorLost, LauncherLink
 from holdfast.run.nodes.messages import (
     EndRound,
@@ -68,6 +69,10 @@ class Membership:
     def lost(self) -> CoordinatorLost | None:
         return self._link.lost()
 
+    def silent(self) -> float:
+        """Seconds since the coordinator was last heard."""
+        return self._link.silent()
+
     def news(self) -> list[ToLauncher]:
         """What is more than to be shown, or to be tried beside the ranks."""
         for reply in self._station.replies():
@@ -103,7 +108,10 @@ class Membership:
                 if isinstance(message, EndRound) and message.action != "restart":
                     self._end(message.reason, message.exit_code)
             if lost := self.lost():
-                self._end(coordinator_lost(self.coordinator, lost), exit_codes.STOPPED_BY_VERDICT)
+                found = lost_coordinator.judge(
+                    lost, own=self.node, coordinator=self.coordinator, answers={}
+                )
+                self._end(found.reason, exit_codes.STOPPED_BY_VERDICT)
             if sign := told():
                 self.send(told_to_stop(sign))
                 raise WaitInterrupted
@@ -129,11 +137,3 @@ class Membership:
 
 def told_to_stop(sign: signal.Signals) -> ToldToStop:
     return ToldToStop(signal=sign.name, scheduler=scheduler.read(os.environ, wall=time.time()))
-
-
-def coordinator_lost(node: str, lost: CoordinatorLost) -> str:
-    """The sentence of every survivor."""
-    return (
-        f"the coordinator and the store on {node} are lost: {lost.words}; ending the ranks here, "
-        "the next start resumes from the newest checkpoint"
-    )

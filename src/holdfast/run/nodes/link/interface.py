@@ -102,6 +102,9 @@ class LauncherLink(Protocol):
     def send(self, message: ToCoordinator) -> None:
         """Times in a report are changed to the coordinator's clocks here."""
 
+    def silent(self) -> float:
+        """Seconds since the coordinator was last heard."""
+
     def lost(self) -> CoordinatorLost | None:
         """The lease is over: either it was not heard, or it does not hear us. Then this node's
         ranks must end at once: the others may start again without them. It stays lost: whoever

@@ -122,6 +122,9 @@ class JoinedLink:
     def send(self, message: ToCoordinator) -> None:
         self._thread.call(self._post, message)
 
+    def silent(self) -> float:
+        return boot_time() - self._heard_at
+
     def lost(self) -> CoordinatorLost | None:
         self._look()
         return self._lost
