@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.cli import streams
+from holdfast.cli import run_hosts, streams
 from holdfast.errors import ConfigError, EnvironmentFailure
 
 if TYPE_CHECKING:
@@ -42,13 +42,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def launch(argv: Sequence[str]) -> int:
     """Everything after `run` belongs to torchrun's parser and ours, so argparse never sees it."""
+    if list(argv) == [run_hosts.MEMBER]:
+        return run_hosts.serve()
+    if command := run_hosts.command_in(argv):
+        return _or_own_failure(lambda: run_hosts.start(command))
     from holdfast.run.launch import flags as job_flags
     from holdfast.run.launch import process_setup
 
     process_setup.reset_signals()
     flags = job_flags.parse(argv)
+    return _or_own_failure(lambda: _launch(flags, argv))
+
+
+def _or_own_failure(work: Callable[[], int]) -> int:
     try:
-        return _launch(flags, argv)
+        return work()
     except EnvironmentFailure as problem:
         streams.remark(f"error: {problem.sentence}")
         if problem.hint:

@@ -18,7 +18,8 @@ from holdfast.run.launch import flags
 from tests.places import TARGETS
 
 TARGET = TARGETS / "parse_flags.py"
-OURS = {"grace", "patience", "no_check", "dry_run", "runs", "no_pty", "token_file"}
+OURS = {"grace", "patience", "no_check", "dry_run", "runs", "no_pty", "token_file",
+        "hosts", "hostfile", "remote_python", "env"}  # fmt: skip
 
 # What older versions do not know: left out there.
 NEWER = ("--shutdown-timeout", "--signals-to-handle", "--duplicate-stdout-filters",

@@ -62,11 +62,12 @@ async def members_over_ssh(
     seconds: float,
     connect_seconds: float = math.inf,
     progress: Callable[[SshOutcome], None] = lambda _: None,
+    options: Sequence[str] = (),
 ) -> AsyncIterator[OverSsh]:
     """`command` on every host at the same time; each is a member or an absence after `seconds`.
 
     A host that is down is known to be after `connect_seconds`; one that answers may need longer to
-    log us in and to start Python.
+    log us in and to start Python. `options` are for ssh itself.
 
     At the end of the `async with` the channels are closed and no process of ours is left.
     """
@@ -77,7 +78,7 @@ async def members_over_ssh(
     started: list[_Ssh] = []
 
     async def attempt(name: str, host: HostSpec) -> tuple[SshOutcome, bool]:
-        ssh = _Ssh(name, host, command)
+        ssh = _Ssh(name, host, command, options)
         started.append(ssh)
         outcome = await ssh.reach(
             understands=understands, me=me, deadline=deadline, connect=connect_seconds
@@ -108,8 +109,11 @@ async def members_over_ssh(
 class _Ssh:
     """One ssh process."""
 
-    def __init__(self, name: str, host: HostSpec, command: str) -> None:
+    def __init__(
+        self, name: str, host: HostSpec, command: str, options: Sequence[str] = ()
+    ) -> None:
         self.name = name
+        self._options = options
         self.stderr = _Kept()
         self._host = host
         self._command = command
@@ -155,6 +159,7 @@ class _Ssh:
                     "-o",
                     f"ConnectTimeout={max(1, int(seconds))}",
                 ),
+                *self._options,
                 *self._host.ssh_arguments(),
                 self._command,
                 stdin=asyncio.subprocess.PIPE,

@@ -36,6 +36,10 @@ PATIENCE_HELP = (
 NO_PTY_HELP = (
     "ranks write to a pipe even where holdfast writes to a terminal: no colours, no moving bars"
 )
+HOSTS_HELP = (
+    "start the job on these machines over ssh, in the same folder as here; they meet at the first. "
+    "Ctrl-C here ends it on all of them, and so does closing the terminal, except under nohup"
+)
 BACKENDS = ("static", "c10d", *access.BACKENDS, "holdfast")
 
 
@@ -121,6 +125,15 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--token-file", metavar="FILE", help="a secret that all nodes know (or HOLDFAST_TOKEN)"
     )
+    group.add_argument("--hosts", metavar="A,B,…", help=HOSTS_HELP)
+    group.add_argument("--hostfile", metavar="FILE", help="as --hosts, one host a line")
+    group.add_argument(
+        "--remote-python", metavar="PATH", help="with --hosts: the Python with holdfast there"
+    )
+    group.add_argument(
+        "--env", action="append", metavar="NAME[=VALUE]",
+        help="with --hosts: pass this variable on (repeatable)",
+    )  # fmt: skip
     group.add_argument(
         "--runs", default="runs", metavar="DIR", help="folder for run folders (default: ./runs)"
     )
@@ -136,6 +149,8 @@ def parse(argv: Sequence[str]) -> RunFlags:
         raise ConfigError(
             "--runs must name a folder, got ''", hint="is the variable after --runs set?"
         )
+    if typed.hosts or typed.hostfile:  # cli/run_hosts.py has not seen it there
+        raise ConfigError("--hosts and --hostfile must come first, right behind `holdfast run`")
     restarts_typed = typed.max_restarts is not None
     if not restarts_typed:
         typed.max_restarts = RESTARTS  # what torch is told; whether they are used is ours to say
