@@ -15,6 +15,7 @@ from holdfast.analysis.nodes import Absence
 from holdfast.errors import EnvironmentFailure
 from holdfast.nodes.channel import Channel
 from holdfast.nodes.channel_errors import ChannelError, ChannelTimeout, endpoint
+from holdfast.nodes.etcd import access
 from holdfast.nodes.handshake import Introduction
 from holdfast.nodes.reach.hosts import HostSpec
 from holdfast.nodes.reach.meeting import is_address
@@ -122,7 +123,7 @@ class _Driver:
     async def _meeting(self, members: Sequence[SshMember], first: messages.HostLook) -> str:
         """HOST:PORT of the first host, as all others can reach it."""
         job, lead, others = self._job, members[0], members[1:]
-        if not others or job.command.value("--rdzv-backend") in typed.ETCD:
+        if not others or job.command.value("--rdzv-backend") in access.BACKENDS:
             return ""
         port = int(job.command.value("--master-port") or 0)
         held = await _asked(lead.channel, messages.HoldPort(port=port), messages.PortHeld)

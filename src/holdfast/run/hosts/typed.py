@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.errors import ConfigError
+from holdfast.nodes.etcd import access
 
 ALONE = frozenset(
     {"-h", "--help", "--standalone", "-m", "--module", "--no-python", "--run-path"}
@@ -22,7 +23,7 @@ ALONE = frozenset(
 OURS = ("--hosts", "--hostfile", "--remote-python", "--env")
 CHOSEN = ("--rdzv-endpoint", "--master-addr", "--node-rank", "--token-file", "--standalone")
 """what holdfast decides where it starts all launchers itself"""
-ETCD = ("etcd", "etcd-v2")
+
 PASSED_ON = ("HOLDFAST_", "PET_")
 """how variables begin that change what `holdfast run` does: they count as on this machine"""
 NOT_PASSED_ON = frozenset(
@@ -77,7 +78,7 @@ def split(argv: Sequence[str]) -> HostsCommand | None:
 
 
 def refuse_contradictions(command: HostsCommand, hosts: int) -> None:
-    by_etcd = command.value("--rdzv-backend") in ETCD
+    by_etcd = command.value("--rdzv-backend") in access.BACKENDS
     for option in CHOSEN:
         if option == "--rdzv-endpoint" and by_etcd:
             continue
