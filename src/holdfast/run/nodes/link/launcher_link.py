@@ -284,10 +284,11 @@ class JoinedLink:
                 self._until_over(),
             )
         ]
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        while pending:  # before Python 3.12 `wait_for` may swallow a cancellation
+            for task in pending:
+                task.cancel()
+            _, pending = await asyncio.wait(pending, timeout=0.1)
         for question in self._answers.values():
             question.cancel()
         self._answers.clear()

@@ -1,0 +1,218 @@
+"""A coordinator and its members over real connections: rounds, orders, and how a wait ends."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from holdfast.run.nodes.coordination import Coordination
+from holdfast.run.nodes.membership import Membership
+from holdfast.run.nodes.messages import (
+    EndRound,
+    NodeReport,
+    RanksGone,
+    Ready,
+    TakeEvidence,
+)
+from holdfast.run.nodes.round_source import JobIsOver, RoundPlace, WaitInterrupted
+from holdfast.run.nodes.rounds import RoundPolicy
+from holdfast.view.run_screen import Screen
+from tests.run.nodes.link.pair import LONG, a_card, coordinating, joined, until
+
+PORT = 20123
+
+
+def not_told() -> signal.Signals | None:
+    return None
+
+
+class Job:
+    """The coordinator on node a, members as they come; `opened` are the store's addresses."""
+
+    def __init__(self, stack: contextlib.ExitStack, policy: RoundPolicy) -> None:
+        self.stack = stack
+        self.link = stack.enter_context(coordinating())
+        self.screen = io.StringIO()
+        card = a_card("a", identity="a-0")
+        self.coordination = Coordination(
+            self.link, card=card, policy=policy, screen=Screen(self.screen)
+        )
+        self.opened: list[tuple[str, ...]] = []
+        self.threads = stack.enter_context(ThreadPoolExecutor())
+
+    def open_store(self, addresses: Any, port: int) -> int:
+        assert port == 0
+        self.opened.append(tuple(addresses))
+        return PORT
+
+    def member(self, name: str) -> Membership:
+        link = self.stack.enter_context(joined(self.link.port, card=a_card(name)))
+        return Membership(link, screen=Screen(io.StringIO()), journal=Notes())
+
+    def form(
+        self, *members: Membership, told: Callable[[], signal.Signals | None] = not_told
+    ) -> tuple[RoundPlace, list[Future[RoundPlace]]]:
+        waiting = [self.threads.submit(m.next_round, self.open_store, told) for m in members]
+        return self.coordination.next_round(self.open_store, not_told), waiting
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+
+    def write(self, record: Any) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as everything:
+        yield everything
+
+
+def test_a_round_is_the_same_on_all_nodes(stack: contextlib.ExitStack) -> None:
+    job = Job(stack, RoundPolicy(2, 2))
+    b = job.member("b")
+    here, (there,) = job.form(b)
+    place = there.result(LONG)
+    assert place.start == here.start
+    assert (here.start.round, here.start.attempt, here.start.store_port) == (1, 0, PORT)
+    assert (here.node_rank, place.node_rank, here.world) == (0, 1, 2)
+    assert (here.address, place.address) == ("127.0.0.1", "127.0.0.1")
+    assert job.opened == [("127.0.0.1",)]
+    assert "b has joined (1 rank)" in job.screen.getvalue()
+    assert "attempt 0: 2 ranks on 2 nodes: a (0), b (1)" in job.screen.getvalue()
+
+
+def test_reports_and_requests_pass_and_older_ones_do_not(stack: contextlib.ExitStack) -> None:
+    job = Job(stack, RoundPolicy(2, 2))
+    b = job.member("b")
+    job.form(b)[1][0].result(LONG)
+    coordination = job.coordination
+    b.send(NodeReport(round=0, at=1.0, ranks=()))
+    b.send(NodeReport(round=1, at=2.0, ranks=(), evidence=7, events=((1, {"kind": "saved"}),)))
+    b.send(NodeReport(round=1, at=3.0, ranks=(), evidence=8))
+
+    def newest() -> NodeReport | None:
+        coordination.look(0.0)
+        report = coordination.states()["b"].report
+        return report if report and report.evidence == 8 else None
+
+    assert until(newest).round == 1
+    assert coordination.new_events() == [(1, {"kind": "saved"})]
+    assert coordination.new_events() == []
+    coordination.ask_for_evidence(9)
+    assert until(b.news) == [TakeEvidence(round=1, number=9)]
+
+
+def test_the_round_ends_everywhere_and_the_next_one_forms(stack: contextlib.ExitStack) -> None:
+    job = Job(stack, RoundPolicy(2, 3, last_call=0.5))
+    b, c = job.member("b"), job.member("c")
+    for waiting in job.form(b, c)[1]:
+        waiting.result(LONG)
+    order = EndRound(round=1, action="restart", reason="restarting (1 of 3)")
+    job.coordination.end_round(order, without=["c"])
+    assert until(b.news) == [order]
+    (left,) = until(c.news)
+    assert isinstance(left, EndRound)
+    assert (left.action, left.exit_code) == ("stop", 124)
+    assert left.reason == "this node is left out: restarting (1 of 3)"
+    c.send(RanksGone(round=1))
+    here, (again,) = job.form(b)
+    assert [node.name for node in here.start.nodes] == ["a", "b"]
+    assert (again.result(LONG).start.attempt, here.start.round) == (1, 2)
+
+
+def test_a_spare_is_told_and_waits_until_there_is_room(stack: contextlib.ExitStack) -> None:
+    job = Job(stack, RoundPolicy(1, 2, last_call=0.1))
+    job.form()
+    b, c = job.member("b"), job.member("c")
+    for spare in (b, c):
+        spare.send(Ready(after=0))
+
+    def two_wait() -> bool:
+        job.coordination.look(1e9)
+        return len(job.coordination._rounds.waiting()) == 2
+
+    until(two_wait)
+    assert job.coordination.waiting_nodes() == ("b",)  # there is room for one
+    assert job.coordination.can_do_without(["b", "c"])
+    assert not job.coordination.can_do_without(["a"])
+
+
+def test_a_node_that_left_is_lost_in_its_round_also_when_it_comes_back(
+    stack: contextlib.ExitStack,
+) -> None:
+    job = Job(stack, RoundPolicy(1, 2))
+    b = job.member("b")
+    job.form(b)[1][0].result(LONG)
+    b.send(RanksGone(round=1))
+    b.close("stopped by SIGTERM")
+
+    def lost() -> bool:
+        job.coordination.look(1e9)
+        return job.coordination.states()["b"].hearing == "lost"
+
+    until(lost)
+    state = job.coordination.states()["b"]
+    assert (state.farewell, state.farewell_words) == ("left", "stopped by SIGTERM")
+    again = job.stack.enter_context(joined(job.link.port, card=a_card("b", identity="b-2")))
+    again.send(Ready(after=0))
+
+    def waits() -> bool:
+        job.coordination.look(1e9)
+        return bool(job.coordination._rounds.waiting())
+
+    until(waits)
+    assert job.coordination.states()["b"].hearing == "lost"
+
+
+def test_nodes_that_do_not_come_end_the_job_on_all_that_did(stack: contextlib.ExitStack) -> None:
+    policy = RoundPolicy(3, 3, expected=("a", "b", "c"), join_timeout=2.0)
+    job = Job(stack, policy)
+    b = job.member("b")
+    waiting = job.threads.submit(b.next_round, job.open_store, not_told)
+    with pytest.raises(JobIsOver) as here:
+        job.coordination.next_round(job.open_store, not_told)
+    with pytest.raises(JobIsOver) as there:
+        waiting.result(LONG)
+    assert here.value.sentence == there.value.sentence
+    assert here.value.sentence.endswith("missing: c")
+    assert (here.value.exit_code, there.value.exit_code) == (124, 124)
+    assert "2 of 3 nodes ready: a and b; waiting for c" in job.screen.getvalue()
+
+
+def test_ctrl_c_on_a_waiting_member_ends_the_job(stack: contextlib.ExitStack) -> None:
+    job = Job(stack, RoundPolicy(3, 3))
+    b = job.member("b")
+    waiting = job.threads.submit(b.next_round, job.open_store, lambda: signal.SIGINT)
+    with pytest.raises(JobIsOver) as over:
+        job.coordination.next_round(job.open_store, not_told)
+    assert (over.value.sentence, over.value.exit_code) == ("stopped by SIGINT on b", 130)
+    with pytest.raises(WaitInterrupted):
+        waiting.result(LONG)
+
+
+def test_a_signal_here_ends_the_wait(stack: contextlib.ExitStack) -> None:
+    job = Job(stack, RoundPolicy(2, 2))
+    with pytest.raises(WaitInterrupted):
+        job.coordination.next_round(job.open_store, lambda: signal.SIGTERM)
+
+
+def test_a_member_that_waits_says_that_its_coordinator_is_gone(
+    stack: contextlib.ExitStack,
+) -> None:
+    job = Job(stack, RoundPolicy(2, 2))
+    b = job.member("b")
+    waiting = job.threads.submit(b.next_round, job.open_store, not_told)
+    job.link.close()
+    with pytest.raises(JobIsOver) as over:
+        waiting.result(LONG)
+    assert over.value.exit_code == 124
+    assert over.value.sentence.startswith("the coordinator and the store on a are lost: ")
