@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from tests.lab import Host, Lab
-from tests.run.nodes.scenario import NodesJob, named_hosts
+from tests.run.nodes.scenario import LauncherName, NodesJob, named_hosts
 
 LONGEST = 240.0
 """seconds: only a job that hangs needs as long"""
@@ -45,12 +45,16 @@ class Quiet(msgspec.Struct, kw_only=True):
     screen: str = ""
 
 
-def play_quiet(row: QuietRow, folder: Path, *, hosts: int = 4) -> Quiet:
+def play_quiet(
+    row: QuietRow, folder: Path, *, hosts: int = 4, launcher: LauncherName = "holdfast"
+) -> Quiet:
     seen = Quiet(row=row.name)
     with Lab() as lab:
         made = named_hosts(lab, hosts)
         row.prepare(made)
-        with NodesJob(lab, made, folder, steps=row.steps, asked=row.asked) as job:
+        with NodesJob(
+            lab, made, folder, steps=row.steps, asked=row.asked, launcher=launcher
+        ) as job:
             began = time.monotonic()
             job.start_all()
             try:

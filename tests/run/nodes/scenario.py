@@ -237,16 +237,12 @@ class NodesJob:
 
     def wait_for_steps(self, count: int, *, seconds: float = START) -> float:
         """Until the newest step is that one; when that was seen."""
-        return self.wait_until(
-            lambda: (newest := self.newest()) is not None and newest.step >= count,
-            seconds=seconds, what=f"step {count}",
-        )  # fmt: skip
-
-    def wait_until(self, is_so: Callable[[], bool], *, seconds: float, what: str) -> float:
         until = time.monotonic() + seconds
-        while not is_so():
-            if time.monotonic() > until:
-                raise TimeoutError(f"{what}: not within {seconds:g} s\n{self.screen()}")
+        while (newest := self.newest()) is None or newest.step < count:
+            ended = all(node.process.poll() is not None for node in self.nodes.values())
+            if ended or time.monotonic() > until:
+                why = "all launchers have ended" if ended else f"not within {seconds:g} s"
+                raise TimeoutError(f"step {count}: {why}\n{self.screen()}")
             time.sleep(0.1)
         return time.monotonic()
 
