@@ -101,6 +101,13 @@ test_run = run_table(
         certain=True,
         saying=["was lost", "Connection reset by peer"],
     ),
+    notices(  # the last thing it said
+        closed(changed(four_nodes(), 4, **vars_of(ended(4, -9, at=NOW - 4))), C),
+        ranks=[4, 5],
+        hosts=[C],
+        certain=True,
+        saying=["still answers; before that rank 4 (pid 4004): ended by SIGKILL"],
+    ),
     notices(  # lost before it reported anything
         gone_silent(without_ranks(four_nodes(), C), C),
         ranks=[],
@@ -112,8 +119,8 @@ test_run = run_table(
     overlooks(on_node(four_nodes(), C, hearing="late", silent=5.4)),
     overlooks(closed(four_nodes(), C, seconds=1.4)),
     overlooks(four_nodes()),
-    # A rank had failed before: its launcher ended as a result.
-    overlooks(closed(changed(four_nodes(), 4, **vars_of(ended(4, -9, at=NOW - 4))), C)),
+    # A rank elsewhere had failed before.
+    overlooks(closed(changed(four_nodes(), 0, **vars_of(ended(0, -9, at=NOW - 4))), C)),
     # It was told to stop, and said so; and the store's host is another fault.
     overlooks(gone_silent(four_nodes(), C, told_to_stop="SIGTERM")),
     overlooks(gone_silent(four_nodes(), C, serves_store=True)),

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from holdfast import text
 from holdfast.analysis.job import phrases
 from holdfast.analysis.scene import exits
+from holdfast.analysis.scene import heard as heard_ranks
 from holdfast.analysis.scene.node_view import NodeView
 from holdfast.analysis.scene.scene import Scene
 from holdfast.findings import Evidence
@@ -41,10 +42,17 @@ def heard(scene: Scene) -> tuple[NodeView, ...]:
 
 
 def is_cause(scene: Scene, nodes: Iterable[NodeView]) -> bool:
-    """Whether no rank had failed by itself before the first of these nodes was last heard: what
-    ended such a rank ended the job, and a launcher that ends then is a consequence."""
+    """Whether no rank of another node had failed by itself before the first of these nodes was last
+    heard: what ended such a rank ended the job."""
     since = min(scene.now - node.silent for node in nodes)
-    return not any(ending.at < since for ending in exits.cause(scene))
+    return not any(ending.at < since for ending in exits.cause(heard_ranks.known_part(scene)))
+
+
+def failed_before(scene: Scene, nodes: Iterable[NodeView]) -> str:
+    """'; before that rank 4 (node c, pid 4711): ended by SIGSEGV', where such a node said so."""
+    gone = {rank for node in nodes for rank in node.ranks}
+    ended = [ending for ending in exits.cause(scene) if ending.rank in gone]
+    return f"; before that {phrases.how_it_ended(ended[0]).quote}" if ended else ""
 
 
 def out_of_touch(scene: Scene) -> tuple[NodeView, ...]:

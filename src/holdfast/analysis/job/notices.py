@@ -23,7 +23,8 @@ PLACES = 200
 """that are remembered"""
 
 Place = tuple[object, ...]
-Name = tuple[str, tuple[int, ...]]
+Name = tuple[str, tuple[int, ...], tuple[str, ...]]
+"""fault, ranks, nodes"""
 
 
 def place_of(scene: Scene, found: Verdict) -> Place:
@@ -59,7 +60,7 @@ class Notices:
             self._begin(since)
         self._lasted = max(self._lasted, lasted)
         self._places.add(place)
-        name = (found.slug, found.ranks)
+        name = _name(found)
         if not found.certain and lasted <= LONGER * self._habits.get(place, 0.0):
             return False
         fresh = name not in self._said and len(self._said) < MOST
@@ -71,7 +72,7 @@ class Notices:
         return True
 
     def is_due_while_steps_continue(self, now: float, found: Verdict) -> bool:
-        name = (found.slug, found.ranks)
+        name = _name(found)
         due, pause = self._lasting.get(name, (0.0, LASTING))
         if now < due:
             return False
@@ -80,7 +81,7 @@ class Notices:
 
     def has_said(self, found: Verdict) -> bool:
         """In this stall."""
-        return (found.slug, found.ranks) in self._said
+        return _name(found) in self._said
 
     def over(self) -> None:
         """The job came back by itself: where it was is known from now on."""
@@ -89,6 +90,10 @@ class Notices:
         while len(self._habits) > PLACES:
             del self._habits[next(iter(self._habits))]
         self._begin(0.0)
+
+
+def _name(found: Verdict) -> Name:
+    return found.slug, found.ranks, found.about_hosts
 
 
 def _next(lasted: float) -> float:

@@ -144,7 +144,7 @@ def tries_show_islands(scene: Scene) -> Verdict | None:
     """All launchers are heard, and the network that the ranks use is split nevertheless."""
     sick = [one for one in sick_paths.of(scene) if one.is_unreachable]
     found = path_probes.found_islands(scene)
-    if not sick or not is_partition(found):
+    if not sick or not is_partition(found) or len(lost_nodes.heard(scene)) < len(scene.nodes):
         return None
     return FAULT.verdict(
         f"the nodes form {len(found)} islands: {_listed(found)}; nothing passes between them, and "

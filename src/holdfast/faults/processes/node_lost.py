@@ -135,7 +135,7 @@ def launcher_or_machine_is_gone(scene: Scene) -> Verdict | None:
     if not lost or not lost_nodes.is_cause(scene, lost):
         return None
     return FAULT.verdict(
-        f"{lost_nodes.with_ranks(lost)} {_how(lost)}",
+        f"{lost_nodes.with_ranks(lost)} {_how(lost)}{lost_nodes.failed_before(scene, lost)}",
         ranks=lost_nodes.ranks_of(scene, lost),
         hosts=[node.name for node in lost],
         victims=lost_nodes.victims(scene, lost),

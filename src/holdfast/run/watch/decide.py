@@ -132,17 +132,18 @@ def _be_patient(
     now: float, scene: Scene, verdict: Verdict, policy: Policy, history: StallHistory
 ) -> Decision:
     go_on = Decision(action="go-on", reason=verdict.reason, verdict=verdict)
-    if traits(verdict.slug).never_acts or not verdict.ranks or not verdict.victims:
+    if traits(verdict.slug).never_acts or not verdict.names_a_culprit or not verdict.victims:
         return go_on
+    late = verdict.ranks or verdict.victims  # of a path all that wait for it
     if why := _timeout_near(now, scene, verdict, policy, history):
         return _act(scene, verdict, policy, why=why)
     if policy.patience is None:
         return go_on
-    if all(exits.is_leaving(scene.rank(rank)) for rank in verdict.ranks):
+    if all(exits.is_leaving(scene.rank(rank)) for rank in late):
         return go_on  # its exit handlers may save and upload; that ends by itself
     waited = waited_for(now, scene, verdict, history)
-    if not pace.steps(worlds.part_of(scene, verdict.ranks)):
-        alive = max(scene.rank(rank).alive_at for rank in verdict.ranks)
+    if not pace.steps(worlds.part_of(scene, late)):
+        alive = max(scene.rank(rank).alive_at for rank in late)
         waited = min(waited, now - max(alive, history.timers_since))
     if waited < policy.patience:
         return go_on

@@ -140,10 +140,10 @@ def is_checkpoint_news(verdict: Verdict) -> bool:
 
 
 def is_stall(verdict: Verdict) -> bool:
-    """A notice that a rank does not come: over once a step is taken."""
+    """A notice that a rank does not come, or a path is broken: over once a step is taken."""
     known = traits(verdict.slug)
     return (
-        bool(verdict.ranks)
+        verdict.names_a_culprit
         and not is_checkpoint_news(verdict)
         and not (known.never_acts or known.survives_steps or known.needs_steps)
     )
