@@ -162,15 +162,19 @@ def _try_make(
 
 def _new_folder(root: str, name: str) -> RunPaths:
     """mkdir decides who got the name, so two launches in one second do not meet."""
-    stem = os.path.splitext(os.path.basename(name))[0]
-    word = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:20].strip("-") or "run"
-    when = time.strftime("%y%m%d-%H%M%S")
     for _ in range(100):
-        paths = RunPaths(root, f"{when}-{word}-{random.getrandbits(16):04x}")
+        paths = RunPaths(root, new_id(name))
         with contextlib.suppress(FileExistsError):
             os.mkdir(paths.folder, 0o700)  # logs and stacks hold what others should not read
             return paths
     raise FileExistsError(f"no free name for a run in {root}")
+
+
+def new_id(name: str) -> str:
+    """Of a run of this script: '261116-074500-train-9f3a'."""
+    stem = os.path.splitext(os.path.basename(name))[0]
+    word = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:20].strip("-") or "run"
+    return f"{time.strftime('%y%m%d-%H%M%S')}-{word}-{random.getrandbits(16):04x}"
 
 
 def _part_folder(root: str, part: RunPart) -> RunPaths:

@@ -95,8 +95,7 @@ class Observer:
         local, paths = self.places.local, self.places.paths
         mark = {leftovers.RUN: paths.folder} if paths else {}
         self.events.read_all()
-        saves = self.events.account.saves
-        if saved := saves[-1].path if saves else self.saved:
+        if saved := self.newest_save():
             mark[delivery.SAVED] = saved
         os.makedirs(local.paths.rank(attempt, rank), exist_ok=True)
         return delivery.environment(
@@ -108,6 +107,11 @@ class Observer:
             launcher_pid=os.getpid(),
             events=local.paths.events(attempt, rank),
         )
+
+    def newest_save(self) -> str:
+        """The newest checkpoint that the job has reported; '' when there is none."""
+        saves = self.events.account.saves
+        return saves[-1].path if saves else self.saved
 
     def join_round(self, round_: RoundStart, own: str) -> None:
         """The next ranks belong to this round; `own` is what the others call this node."""

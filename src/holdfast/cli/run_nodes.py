@@ -1,0 +1,271 @@
+"""`holdfast run` as one node of several: it coordinates, or joins the launcher that does."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.cli import run_job
+from holdfast.cli.run_files import RunFiles
+
+if TYPE_CHECKING:
+    from holdfast.analysis.machine import MachineFacts
+    from holdfast.nodes.reach.meeting import MeetingPlan
+    from holdfast.nodes.token import Token
+    from holdfast.run.launch.flags import RunFlags
+    from holdfast.run.launch.node_flags import RunMeeting
+    from holdfast.run.nodes.messages import NodeCard
+    from holdfast.run.nodes.start_gate import StartGate
+    from holdfast.run.runs.leftovers import EndedLeftovers
+    from holdfast.view.run_screen import Screen
+
+TOKEN_SECONDS = 5.0
+"""how long a node looks for the coordinator's token on a file server"""
+
+
+class NodeStart(NamedTuple):
+    """All that this launcher knows before it meets the others."""
+
+    flags: RunFlags
+    meeting: RunMeeting
+    argv: Sequence[str]
+    screen: Screen
+    facts: MachineFacts | None
+    left: EndedLeftovers
+    resolved: tuple[str, ...]
+    """addresses of the meeting place, as this node sees them"""
+    own: frozenset[str]
+    """addresses of this node"""
+
+    @property
+    def plan(self) -> MeetingPlan:
+        return self.meeting.plan
+
+    @property
+    def name(self) -> str:
+        return self.plan.own_name or socket.gethostname()
+
+
+def launch(
+    flags: RunFlags,
+    meeting: RunMeeting,
+    argv: Sequence[str],
+    screen: Screen,
+    *,
+    facts: MachineFacts | None,
+    left: EndedLeftovers,
+) -> int:
+    from holdfast.check.readers.network import own_addresses
+    from holdfast.nodes.channel_errors import CannotListen
+    from holdfast.nodes.reach.meeting import MeetingRole
+    from holdfast.nodes.reach.run_meeting import run_role
+    from holdfast.run.nodes.joining import resolve
+
+    plan = meeting.plan
+    for note in plan.notes:
+        screen.say(note)
+    resolved, _ = resolve(plan.host)
+    here = NodeStart(flags, meeting, argv, screen, facts, left, resolved, own_addresses())
+    role, why = run_role(plan, resolved=resolved, own=here.own, is_host=meeting.is_host)
+    if role is MeetingRole.JOIN:
+        return _join(here, why)
+    try:
+        return _coordinate(here, why)
+    except CannotListen as problem:
+        if role is MeetingRole.COORDINATE_IF_FREE and problem.code == errno.EADDRINUSE:
+            return _join(here, "another launcher of this machine coordinates")
+        raise
+
+
+def _coordinate(here: NodeStart, why: str) -> int:
+    from holdfast.nodes.reach.run_meeting import listen_addresses
+    from holdfast.run.nodes.coordination import Coordination
+    from holdfast.run.nodes.interface_rounds import InterfaceRounds
+    from holdfast.run.nodes.link.coordinator_link import ListeningLink
+    from holdfast.run.nodes.rounds import RoundPolicy
+    from holdfast.run.runs.folder import RunPart
+    from holdfast.run.watch.watch import Watch
+
+    flags, meeting, plan, screen = here.flags, here.meeting, here.plan, here.screen
+    addresses = listen_addresses(plan, resolved=here.resolved, own=here.own)
+    card = _card(here, towards=_own_place(here))
+    with _token(here, coordinates=True) as token, contextlib.ExitStack() as closing:
+        run = _run_id(here)
+        link = ListeningLink(
+            addresses,
+            plan.port,
+            token=token,
+            node=card.name,
+            run=run,
+            rendezvous_id=meeting.rdzv_id,
+        )
+        closing.callback(link.close)
+        screen.say(f"coordinating {_span(meeting)} nodes at {plan.host}:{plan.port}, because {why}")
+        screen.say(token.in_words())
+        part = RunPart(node=card.name, run=run)
+        files = RunFiles(flags, here.argv, screen, facts=here.facts, part=part)
+        files.begin(flags, card.nproc, here.left)
+        coordination = Coordination(
+            link,
+            card=card,
+            policy=RoundPolicy(
+                least=meeting.least,
+                most=meeting.most,
+                expected=plan.names,
+                join_timeout=meeting.join_timeout,
+                last_call=meeting.last_call,
+            ),
+            screen=screen,
+            gate=_gate(here, card.name),
+            saved=lambda: watch.observer.newest_save(),  # noqa: PLW0108 - it is made below
+        )
+        closing.callback(coordination.close)
+        watch = Watch(
+            policy=run_job.policy_of(flags),
+            journal=files.journal,
+            screen=screen,
+            places=files.places,
+            memory_kills=run_job.memory_kills,
+            peers=coordination,
+        )
+        _name_run(flags, run)
+        rounds = InterfaceRounds(
+            coordination, here.facts, own_address=lambda place: place.address, say=screen.say
+        )
+        return run_job.conduct(flags, watch, files, rounds=rounds, settings=rounds.settings)
+
+
+def _join(here: NodeStart, why: str) -> int:
+    from holdfast.run.nodes.interface_rounds import InterfaceRounds
+    from holdfast.run.nodes.joining import join_coordinator, own_address_towards
+    from holdfast.run.nodes.member_watch import MemberWatch
+    from holdfast.run.nodes.membership import Membership
+    from holdfast.run.runs.folder import RunPart
+
+    flags, meeting, plan, screen = here.flags, here.meeting, here.plan, here.screen
+    card = _card(here, towards=own_address_towards(here.resolved, plan.port))
+    screen.say(f"joining {plan.nodes} nodes at {plan.host}:{plan.port}: {why}")
+    with _token(here, coordinates=False) as token:
+        link = join_coordinator(
+            plan,
+            token=token,
+            card=card,
+            rendezvous_id=meeting.rdzv_id,
+            seconds=meeting.join_timeout,
+            own=here.own,
+            say=screen.say,
+        )
+    try:
+        screen.say(f"joined {link.coordinator} as {link.admitted.name}")
+        part = RunPart(node=link.admitted.name, run=link.admitted.run)
+        files = RunFiles(flags, here.argv, screen, facts=here.facts, part=part)
+        files.begin(flags, card.nproc, here.left)
+        membership = Membership(link, screen=screen, journal=files.journal)
+        watch = MemberWatch(
+            membership,
+            journal=files.journal,
+            screen=screen,
+            places=files.places,
+            memory_kills=run_job.memory_kills,
+        )
+        _name_run(flags, link.admitted.run)
+        rounds = InterfaceRounds(
+            membership, here.facts, own_address=lambda _: link.own_address, say=screen.say
+        )
+        return run_job.conduct(flags, watch, files, rounds=rounds, settings=rounds.settings)
+    finally:
+        link.close()
+
+
+def _gate(here: NodeStart, own: str) -> StartGate | None:
+    from holdfast.run.nodes.path_trials import PathTrials
+    from holdfast.run.nodes.start_gate import StartGate
+
+    if not here.flags.check:
+        return None
+    least, port = here.meeting.least, here.plan.port
+    return StartGate(own=own, port=port, least=least, trials=PathTrials())
+
+
+def _span(meeting: RunMeeting) -> str:
+    return str(meeting.most) if meeting.least == meeting.most else f"{meeting.least}:{meeting.most}"
+
+
+def _run_id(here: NodeStart) -> str:
+    from holdfast.run.runs.folder import new_id
+
+    return new_id(here.flags.torchrun.training_script)
+
+
+def _name_run(flags: RunFlags, run: str) -> None:
+    """The ranks of all nodes see one id, as under torchrun."""
+    if flags.torchrun.rdzv_id == "none":
+        flags.torchrun.rdzv_id = run
+
+
+def _own_place(here: NodeStart) -> str:
+    """The coordinator's own address, where the meeting place names it."""
+    return next((a for a in here.resolved if a in here.own and not a.startswith("127.")), "")
+
+
+def _card(here: NodeStart, *, towards: str) -> NodeCard:
+    """`towards` is the address of this node that others are going to see, where it is known."""
+    import torch
+
+    from holdfast import __version__
+    from holdfast.analysis.machine import addresses
+    from holdfast.cli.run_checks import without_environment
+    from holdfast.run.launch.launch import nproc
+    from holdfast.run.nodes import rank_interfaces
+    from holdfast.run.nodes.messages import NodeCard
+    from holdfast.system.paths.identity import boot_id
+
+    facts = here.facts
+    if facts is not None:
+        chosen = rank_interfaces.choose(facts, towards).settings
+        facts = without_environment(rank_interfaces.with_settings(facts, chosen))
+    usable = [a for a in here.own if not (addresses.is_loopback(a) or addresses.is_link_local(a))]
+    known = boot_id()
+    return NodeCard(
+        name=here.name,
+        identity=secrets.token_hex(8),
+        pid=os.getpid(),
+        nproc=nproc(here.flags),
+        node_rank=here.plan.index,
+        addresses=tuple(sorted(usable, key=lambda a: (a != towards, ":" in a, a))),
+        boot_id=known if isinstance(known, str) else "",
+        role=here.flags.torchrun.role,
+        torch=str(torch.__version__),
+        holdfast=__version__,
+        facts=facts,
+    )
+
+
+@contextlib.contextmanager
+def _token(here: NodeStart, *, coordinates: bool) -> Iterator[Token]:
+    """What the user gave to all nodes; else what node 0 of a Slurm step hands over; else none.
+
+    The open one is the same for all runs: nodes may name one place by name and by address. Runs
+    are kept apart by their rendezvous id.
+    """
+    from holdfast.nodes import token
+    from holdfast.nodes.reach.shared_token import handed_token, offered_token
+
+    none = token.open_token("holdfast run")
+    job = f"run.{here.plan.job}"
+    if here.meeting.token_file:
+        yield token.token_from_file(here.meeting.token_file)
+    elif given := token.token_from_environment(os.environ):
+        yield given
+    elif not here.plan.names:
+        yield none
+    elif coordinates:
+        with offered_token(job, os.environ) as offered:
+            yield offered or none
+    else:
+        yield handed_token(job, os.environ, seconds=TOKEN_SECONDS) or none
