@@ -56,6 +56,39 @@ def test_a_sampler_that_is_not_iterated_is_reported_at_the_first_step(
 
 
 @pytest.mark.parametrize(
+    ("environment", "state", "said"),
+    [
+        ({"HOLDFAST_NODES": "2:4"}, {}, "the data position is unknown; use State(data="),
+        ({"HOLDFAST_NODES": "2:4"}, {"data": torch.nn.Linear(1, 1)}, "position is saved per rank"),
+        ({"HOLDFAST_NODES": "2:4"}, {"data": small_sampler()}, ""),
+        ({"HOLDFAST_NODES": "2:4", "HOLDFAST_ACCEPT": "world-size"}, {}, ""),
+        ({}, {}, ""),
+        (
+            {"HOLDFAST_NODES": "2:4"},
+            {"model": torch.nn.Linear(1, 1), "per_rank": ("model",)},
+            "each rank saves its own model; use a fixed --nnodes",
+        ),
+    ],
+)
+def test_a_state_that_fits_no_other_number_of_ranks_is_named_where_it_may_change(
+    environment: dict[str, str],
+    state: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with Checkpoint(tmp_path, State(**state), every="1h") as ckpt:
+        for _ in range(3):
+            ckpt.step()
+    told = capfd.readouterr().err
+    assert told.count("the number of ranks may change") == bool(said)
+    assert said in told
+
+
+@pytest.mark.parametrize(
     ("calls", "optimizer_steps", "is_wrong"),
     [(20, 20, False), (20, 17, False), (20, 11, False), (20, 10, True), (40, 10, True),
      (20, 40, False), (20, 0, False)],

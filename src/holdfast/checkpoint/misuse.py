@@ -5,6 +5,7 @@ the loader is iterated without sampler.follow                     refused at the
 the sampler that State was given is not iterated at all           a line at the first step
 ckpt.step() inside a global batch, or several times a step        a line, in the first steps
 ckpt.step() on some ranks only, or never                          a line, in the first seconds
+--nnodes MIN:MAX, and a state that fits no other number of ranks  a line at the first step
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.analysis.checkpoints import manifest
+from holdfast.checkpoint import compare
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.sampler import Sampler
 from holdfast.checkpoint.state import State
 from holdfast.errors import ConfigError
+from holdfast.rank import delivery
 from holdfast.rank.print_line import say
 from holdfast.text import plural, ranks
 
@@ -73,6 +76,9 @@ class MisuseWatch:
         self._began = time.monotonic()
         if self._board.rank == 0 and not resumed:
             refuse_beside(self._folder, start)
+        nodes = os.environ.get(delivery.NODES, "")
+        if nodes and "world-size" not in compare.accepted((), os.environ):
+            self._say(bound_to_ranks(nodes, self._state))
         sampler = _sampler_of(self._state.data)
         if sampler is not None:
             sampler.refuse_if_lost()
@@ -130,8 +136,25 @@ class MisuseWatch:
             )
 
     def _say(self, sentence: str) -> None:
-        if self._board.rank == 0:
+        if sentence and self._board.rank == 0:
             say(sentence)
+
+
+def bound_to_ranks(nodes: str, state: State) -> str:
+    """What a job with `--nnodes NODES` cannot do: go on with fewer. '' where it can."""
+    if state.bound_to_ranks:
+        return (
+            f"with --nnodes {nodes} the number of ranks may change, and resume() will then refuse: "
+            f"each rank saves its own {' and '.join(state.bound_to_ranks)}; use a fixed --nnodes"
+        )
+    if state.data_scope == "global":
+        return ""
+    position = "is unknown" if state.data_scope == "unknown" else "is saved per rank"
+    return (
+        f"with --nnodes {nodes} the number of ranks may change, and resume() will then refuse: the "
+        f"data position {position}; use State(data=holdfast.Sampler(…)), or accept it now with "
+        f"{compare.ACCEPT}=world-size"
+    )
 
 
 def too_many_calls(calls: int, optimizer_steps: int) -> bool:

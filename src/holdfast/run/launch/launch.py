@@ -66,6 +66,8 @@ def start(
     )
     source = rounds or RoundsOfOneNode(nproc=config.nproc_per_node, port=flags.port)
     os.environ[delivery.GRACE] = f"{flags.grace:g}"  # for those in the ranks that save on SIGTERM
+    if flags.meeting is not None and flags.meeting.least < flags.meeting.most:
+        os.environ[delivery.NODES] = f"{flags.meeting.least}:{flags.meeting.most}"
     with LauncherSignals(_signals(flags.torchrun)) as orders, Descendants(config.run_id) as family:
         handler = RoundRendezvous(run_id=config.run_id, source=source, told=lambda: orders.told)
         agent = Agent(
