@@ -174,7 +174,7 @@ def test_a_node_that_left_is_lost_in_its_round_also_when_it_comes_back(
 
 
 def test_nodes_that_do_not_come_end_the_job_on_all_that_did(stack: contextlib.ExitStack) -> None:
-    policy = RoundPolicy(3, 3, expected=("a", "b", "c"), join_timeout=2.0)
+    policy = RoundPolicy(3, 3, expected=("a", "b", "c"), join_timeout=3.0)
     job = Job(stack, policy)
     b = job.member("b")
     waiting = job.threads.submit(b.next_round, job.open_store, not_told)

@@ -53,6 +53,8 @@ LOOK_AGAIN = 0.2
 JUST_JOINED = 0.5
 """seconds: what the link says of a node may still be about its launcher before"""
 _SECONDS = re.compile(r"\d+ s\b")
+SAY_AFTER = 2.0
+"""seconds of a wait before it is said: nodes that start together come within a moment"""
 SAY_AGAIN = 30.0
 """seconds between two lines about the same wait"""
 
@@ -91,7 +93,7 @@ class Coordination:
         """nodes of this round that were lost in it: a new launcher there has none of its ranks"""
         self._events: list[tuple[int, dict[str, Any]]] = []
         self._shown: tuple[object, ...] = ()
-        self._shown_at = 0.0
+        self._shown_at = self._say_from = 0.0
         self._turned_away = 0
 
     # --- what comes ----------------------------------------------------------------------------
@@ -171,6 +173,7 @@ class Coordination:
 
     def next_round(self, open_store: OpenStore, told: ToldToEnd) -> RoundPlace:
         self._rounds.ended()
+        self._say_from = self._clock() + SAY_AFTER
         self._rounds.ready(self._own, self._rounds.round_of(self._own))
         while True:
             now = self._clock()
@@ -248,7 +251,8 @@ class Coordination:
 
     def _show(self, outcome: RoundAwaited, now: float) -> None:
         what = (outcome.present, outcome.missing, _SECONDS.sub("", outcome.sentence))
-        if what == self._shown and now < self._shown_at + SAY_AGAIN:
+        said = what == self._shown and now < self._shown_at + SAY_AGAIN
+        if said or now < self._say_from:
             return
         self._shown, self._shown_at = what, now
         self._screen.say(outcome.sentence)

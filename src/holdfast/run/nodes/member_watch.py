@@ -112,12 +112,13 @@ class MemberWatch:
         now = time.monotonic()
         if late := self.clock.lateness(now):
             self.observer.reset_timers(now, late=late)
+        lost = self.membership.lost()  # first: what the coordinator said before that counts
         for message in self.membership.news():
             self._obey(message)
         died = self._observe(now)
         if died or now >= self._reported_at + REPORT_EVERY:
             self.guard.run("the report to the coordinator", lambda: self._report(now))
-        self._see_whether_coordinator_is_lost()
+        self._see_whether_coordinator_is_lost(lost)
         self.clock.done(time.monotonic())
         return self._step()
 
@@ -213,14 +214,14 @@ class MemberWatch:
             if message.action != "restart":
                 self.membership.job_is_over()
 
-    def _see_whether_coordinator_is_lost(self) -> None:
+    def _see_whether_coordinator_is_lost(self, lost: CoordinatorLost | None) -> None:
         if self._order is not None or self._lost:
             return
         late = self.membership.silent() > LATE
         if late and not self._asked and self._neighbours:
             self._neighbours.ask()  # the answers are here when the coordinator is lost
         self._asked = late
-        if lost := self.membership.lost():
+        if lost:
             self._lost = lost
             self._exit_code = exit_codes.STOPPED_BY_VERDICT
             self.guard.run("the verdict", lambda: self._say_who_is_lost(lost))

@@ -101,13 +101,14 @@ class Membership:
         del open_store  # the coordinator does that
         self.send(Ready(after=self.round))
         while True:
+            lost = self.lost()  # first: what it said before that counts
             for message in self.news():
                 if isinstance(message, RoundStart) and message.round > self.round:
                     self.place = RoundPlace(message, self.node, self._link.coordinator_address)
                     return self.place
                 if isinstance(message, EndRound) and message.action != "restart":
                     self._end(message.reason, message.exit_code)
-            if lost := self.lost():
+            if lost:
                 found = lost_coordinator.judge(
                     lost, own=self.node, coordinator=self.coordinator, answers={}
                 )
