@@ -7,6 +7,8 @@ import contextlib
 import hmac
 import os
 import socket
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from holdfast.nodes import frames
 from holdfast.nodes.channel_errors import (
@@ -18,6 +20,8 @@ from holdfast.nodes.channel_errors import (
     WrongVersion,
 )
 from holdfast.text import printable, shorten, size
+
+T = TypeVar("T")
 
 CLOSING_SECONDS = 2.0
 """for what is still in our buffers when a channel is closed"""
@@ -53,7 +57,7 @@ class FramedStream:
         if self._ended:
             raise self._ended
         try:
-            return await asyncio.wait_for(self._next_message(any_version=any_version), seconds)
+            return await within(seconds, self._next_message(any_version=any_version))
         except asyncio.TimeoutError:
             raise ChannelTimeout(f"{self.peer} sent nothing within {seconds:g} s") from None
         except (BadMessage, ChannelClosed, WrongVersion) as problem:
@@ -165,7 +169,7 @@ class FramedStream:
                 async with self._one_writer:  # Python 3.10 allows one to wait
                     await self._writer.drain()
 
-            await asyncio.wait_for(drained(), seconds)
+            await within(seconds, drained())
 
     def abort(self, why: ChannelError | None = None) -> None:
         """Ends the connection at once; what was not sent yet is dropped."""
@@ -185,6 +189,29 @@ class FramedStream:
             await asyncio.wait_for(self._writer.wait_closed(), CLOSING_SECONDS)
         except (asyncio.TimeoutError, OSError):
             self._cut()
+
+
+async def within(seconds: float, what: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.wait_for, which before Python 3.12 forgets that it was cancelled when what it
+    waits for is done at that moment: a task that reads would then read on for ever."""
+    task = asyncio.ensure_future(what)
+    task.add_done_callback(_noted)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+    if not task.done():
+        await asyncio.wait({task})
+    if task.cancelled():
+        raise asyncio.TimeoutError
+    return task.result()
+
+
+def _noted(task: asyncio.Task[Any]) -> None:
+    """Its problem, even when whoever waited for it was cancelled: asyncio would complain."""
+    if not task.cancelled():
+        task.exception()
 
 
 def words(problem: OSError) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from holdfast.nodes.channel import Channel
-from holdfast.nodes.channel_errors import BadMessage, ChannelClosed, ChannelError, ChannelTimeout
+from holdfast.nodes.channel_errors import BadMessage, ChannelClosed, ChannelError
 from holdfast.nodes.clock_exchange import read_clocks
 from holdfast.nodes.framed_stream import quoted
 from holdfast.nodes.handshake import Introduction
@@ -35,6 +35,7 @@ from holdfast.run.nodes.link.report_codec import ReportUpdate
 from holdfast.run.nodes.link.wire_messages import (
     ClockAnswer,
     ClockQuestion,
+    ComeLater,
     FromLauncher,
     Hello,
     LinkEnds,
@@ -203,7 +204,12 @@ class ListeningLink:
     async def _serve(self, channel: Channel) -> None:
         hello = await channel.receive(seconds=FIRST_WORD)
         if isinstance(hello, Hello):
-            member, received = await self._join(hello.card), 0
+            joined, received = self._join(hello.card), 0
+            if joined is None:
+                why = f"the launcher that was {hello.card.name} is gone, its ranks may still run"
+                await self._end(channel, ComeLater(why))
+                return
+            member = joined
         elif isinstance(hello, Resume):
             found = self._streams.get(hello.stream[:NAME])
             if found is None or found.lost or found.stream != hello.stream:
@@ -237,17 +243,23 @@ class ListeningLink:
             self._judge(time.monotonic())
             self._thread.put(NodeJoined(member.name, card, channel.own_end[0], resumed))
             writing = asyncio.gather(self._write(member, channel), self._pulse(member, channel))
+            writing.add_done_callback(lambda ended: self._writing_ended(channel, ended))
             while True:
                 await self._take(member, channel, await channel.receive(seconds=3600.0))
         except ChannelError as problem:
-            failed = writing.exception() if writing and writing.done() else None
-            own = failed if isinstance(failed, ChannelTimeout) else problem
-            self._ended(member, channel, own)
+            self._ended(member, channel, _failure(writing) or problem)
         finally:
             if writing:
                 writing.cancel()
-                with contextlib.suppress(asyncio.CancelledError, ChannelError):
-                    await writing
+                await asyncio.gather(writing, return_exceptions=True)
+
+    def _writing_ended(self, channel: Channel, ended: asyncio.Future[Any]) -> None:
+        """Nothing can be told to it any more: then there is no use in listening."""
+        problem = None if ended.cancelled() else ended.exception()
+        if isinstance(problem, ChannelError):
+            self._task(channel.close())
+        elif isinstance(problem, Exception):
+            self._thread.fail(problem)
 
     def _reached(self, member: MemberStream, channel: Channel) -> None:
         self._beats.listen_at(channel.own_end[0], self.port)
@@ -309,7 +321,7 @@ class ListeningLink:
         self._judge(time.monotonic())
         self._thread.put(NodeClosed(member.name, member.words))
 
-    async def _end(self, channel: Channel, last: LinkEnds) -> None:
+    async def _end(self, channel: Channel, last: LinkEnds | ComeLater) -> None:
         with contextlib.suppress(ChannelError):
             await channel.send(last, seconds=LAST_WORDS)
         await channel.close()
@@ -323,13 +335,15 @@ class ListeningLink:
 
     # --- names ---
 
-    async def _join(self, card: NodeCard) -> MemberStream:
+    def _join(self, card: NodeCard) -> MemberStream | None:
+        """None while there is no name for it."""
         for old in self._names.values():
             if old.card.identity == card.identity and old.farewell != "left":
                 old.leaves("joined again")
                 self._drop(old, old.words)
-        while (name := self._free_name(card)) is None:
-            await asyncio.sleep(BEAT_EVERY)
+        name = self._free_name(card)
+        if name is None:
+            return None
         member = MemberStream(name, card, self._token, time.monotonic())
         self._names[name] = self._streams[member.stream[:NAME]] = member
         return member
@@ -360,3 +374,13 @@ class ListeningLink:
             return
         member.outbox.add(message)
         member.to_write.set()
+
+
+def _failure(writing: asyncio.Future[Any] | None) -> ChannelError | None:
+    """Of our own writing, where that is why the connection ended."""
+    if writing is None or not writing.done() or writing.cancelled():
+        return None
+    problem = writing.exception()
+    if isinstance(problem, ChannelError) and not isinstance(problem, ChannelClosed):
+        return problem
+    return None

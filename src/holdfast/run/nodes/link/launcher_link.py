@@ -46,6 +46,7 @@ from holdfast.run.nodes.link.report_codec import ReportEncoder, ReportUpdate
 from holdfast.run.nodes.link.wire_messages import (
     ClockAnswer,
     ClockQuestion,
+    ComeLater,
     FromCoordinator,
     Hello,
     LinkEnds,
@@ -70,6 +71,8 @@ from holdfast.run.nodes.messages import (
 CONNECTION_REFUSED = os.strerror(errno.ECONNREFUSED)
 TRY_AGAIN = 2.0
 """seconds of tries to reach the coordinator again, before what was seen is looked at"""
+
+TRY_LATER = 0.5
 
 
 def boot_time() -> float:
@@ -143,8 +146,7 @@ class JoinedLink:
         self._to_write = asyncio.Event()
         self._over = asyncio.Event()
         end = time.monotonic() + seconds
-        channel = await self._connected(host, seconds)
-        welcome = await self._greeted(channel, Hello(self._card), end)
+        channel, welcome = await self._joined(host, end)
         self._heard_at = boot_time()
         self._signs = SignsOfLife(self._heard_at)
         self._stream = welcome.stream
@@ -170,6 +172,17 @@ class JoinedLink:
                 return
             channel = await self._again(problem)
 
+    async def _joined(self, host: str, end: float) -> tuple[Channel, Welcome]:
+        """An earlier launcher of this name may have to be given up first."""
+        while True:
+            channel = await self._connected(host, max(0.1, end - time.monotonic()))
+            try:
+                return channel, await self._greeted(channel, Hello(self._card), end)
+            except Refused:
+                if time.monotonic() + TRY_LATER >= end:
+                    raise
+            await asyncio.sleep(TRY_LATER)
+
     async def _connected(self, host: str, seconds: float) -> Channel:
         return await join(
             host,
@@ -182,14 +195,18 @@ class JoinedLink:
         )
 
     async def _greeted(self, channel: Channel, hello: Hello | Resume, end: float) -> Welcome:
-        """A coordinator that first waits for an earlier launcher of this name may take a while."""
-        await channel.send(hello)
-        answer = await channel.receive(seconds=max(0.1, end - time.monotonic()))
+        try:
+            await channel.send(hello)
+            answer = await channel.receive(seconds=max(0.1, end - time.monotonic()))
+        except BaseException:
+            await channel.close()
+            raise
         if isinstance(answer, Welcome):
             return answer
-        why = answer.why if isinstance(answer, LinkEnds) else "sent no welcome"
         await channel.close()
-        raise Refused(channel.peer, quoted(why.encode()))
+        named = isinstance(answer, (LinkEnds, ComeLater))
+        why = quoted(answer.why.encode()) if named else "it sent no welcome"
+        raise Refused(f"{channel.node} ({channel.peer})", why)
 
     async def _again(self, problem: str) -> Channel | None:
         """A new connection in place of the one that broke; None when the coordinator is lost."""

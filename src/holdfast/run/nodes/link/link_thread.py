@@ -65,7 +65,7 @@ class LinkThread(Generic[N]):
             try:
                 what(*arguments)
             except Exception as problem:  # noqa: BLE001 - `news` raises it
-                self._fail(problem)
+                self.fail(problem)
 
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(guarded)
@@ -73,7 +73,8 @@ class LinkThread(Generic[N]):
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
 
-    def _fail(self, problem: BaseException) -> None:
+    def fail(self, problem: BaseException) -> None:
+        """A bug of ours: `news` raises it."""
         self._failure = self._failure or problem
         self._arrived.set()
 
@@ -83,7 +84,7 @@ class LinkThread(Generic[N]):
             self._loop.run_until_complete(self._main)
         except BaseException as problem:  # noqa: BLE001 - `start` or `news` raises it
             if self._started.done():
-                self._fail(problem)
+                self.fail(problem)
             else:
                 self._started.set_exception(problem)
         finally:
@@ -96,4 +97,5 @@ def _cancel_rest(loop: asyncio.AbstractEventLoop) -> None:
     rest = asyncio.all_tasks(loop)
     for task in rest:
         task.cancel()
-    loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
+    if rest:
+        loop.run_until_complete(asyncio.wait(rest, timeout=2.0))

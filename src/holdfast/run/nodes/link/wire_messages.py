@@ -82,5 +82,11 @@ class LinkEnds(LinkMessage, frozen=True):
     done: bool
 
 
+class ComeLater(LinkMessage, frozen=True):
+    """From a coordinator, in place of a welcome."""
+
+    why: str
+
+
 FromLauncher = Hello | Resume | Said | Pulse | ClockQuestion
-FromCoordinator = Welcome | Ordered | Pulse | ClockAnswer | LinkEnds
+FromCoordinator = Welcome | Ordered | Pulse | ClockAnswer | LinkEnds | ComeLater
