@@ -13,11 +13,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from holdfast.analysis.scene.scene import SurvivingProcess
+from holdfast.analysis.job.journal_records import EndRecord
+from holdfast.analysis.scene.scene import Scene, SurvivingProcess
+from holdfast.findings import Verdict
 from holdfast.nodes.channel_errors import ChannelError
 from holdfast.nodes.etcd.election import Await, Follow, JobEnded
 from holdfast.nodes.etcd.elector import Elected, Elector, Say
 from holdfast.nodes.etcd.etcd_errors import EtcdUnreachable
+from holdfast.run.nodes.member_watch import MemberWatch
 from holdfast.run.nodes.round_source import (
     JobIsOver,
     OpenStore,
@@ -27,7 +30,8 @@ from holdfast.run.nodes.round_source import (
     WaitInterrupted,
 )
 from holdfast.run.nodes.takeover import CarriedJob
-from holdfast.run.watch.interface import JobAction, Watcher
+from holdfast.run.watch.interface import JobAction
+from holdfast.run.watch.watch import Watch
 
 FIRST_CONTACT = 20.0
 """seconds for etcd to answer for the first time: a wrong address is to be said soon"""
@@ -42,8 +46,11 @@ LOST = 124
 class NodeRole(Protocol):
     """The coordinator, or a member, for as long as it lasts."""
 
-    rounds: RoundSource
-    watcher: Watcher
+    @property
+    def rounds(self) -> RoundSource: ...
+
+    @property
+    def watch(self) -> Watch | MemberWatch: ...
 
     def over(self) -> str:
         """Why this launcher cannot be this any more; '' while it can."""
@@ -51,10 +58,7 @@ class NodeRole(Protocol):
     def carried(self) -> CarriedJob | None:
         """What a successor has to know; None for a member."""
 
-    def rank_environment(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
-        """What a rank about to start gets."""
-
-    def close(self, why: str) -> None:
+    def close(self) -> None:
         """Its ranks are gone."""
 
 
@@ -86,6 +90,10 @@ class ElectedLauncher:
         self._published_at = 0.0
         self._contact = False
 
+    def meet(self) -> None:
+        """The first election, before there is anything to watch."""
+        self.role = self._elect(lambda: None, time.monotonic() + self._join_timeout)
+
     # --- a source of rounds --------------------------------------------------------------------
 
     def next_round(self, open_store: OpenStore, told: ToldToEnd) -> RoundPlace:
@@ -109,7 +117,7 @@ class ElectedLauncher:
         """The ranks are gone: the others may elect another at once."""
         role, self.role, self._over, self._published = self.role, None, "", None
         if role is not None:
-            role.close("")
+            role.close()
         self._elector.step_down()
 
     def _elect(self, told: ToldToEnd, deadline: float) -> NodeRole:
@@ -145,20 +153,20 @@ class ElectedLauncher:
     # --- a watcher -----------------------------------------------------------------------------
 
     def rank_environment(self, local_rank: int, environment: dict[str, str]) -> dict[str, str]:
-        return self._now().rank_environment(local_rank, environment)
+        return self._now().watch.rank_environment(local_rank, environment)
 
     def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
         self._local_ranks = frozenset(pids)
-        self._now().watcher.ranks_started(attempt, pids)
+        self._now().watch.ranks_started(attempt, pids)
 
     def look(self) -> JobAction:
         role = self._now()
-        if self._over or (why := role.over()):
-            if not self._over:
-                self._over = why
-                self._say_over(why)
+        action = role.watch.look()  # first: what has come may be the end of the job
+        if not self._over and (why := role.over()):
+            self._over = why
+            self._say_over(why)
+        if self._over:
             return JobAction.RESTART
-        action = role.watcher.look()
         self._publish()
         return action
 
@@ -167,39 +175,56 @@ class ElectedLauncher:
 
     def culprits(self) -> frozenset[int]:
         """Fencing: another group of ranks may start soon."""
-        return self._local_ranks if self._over else self._now().watcher.culprits()
+        return self._local_ranks if self._over else self._now().watch.culprits()
 
     def exiting(self) -> frozenset[int]:
-        return frozenset() if self._over else self._now().watcher.exiting()
+        return frozenset() if self._over else self._now().watch.exiting()
 
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
-        self._now().watcher.waiting_for_exit(ranks, seconds_left)
+        self._now().watch.waiting_for_exit(ranks, seconds_left)
 
     def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
-        self._now().watcher.signal_forwarded(sign, ranks)
+        self._now().watch.signal_forwarded(sign, ranks)
 
     def waits_for_others(self, sign: signal.Signals) -> bool:
-        return not self._over and self._now().watcher.waits_for_others(sign)
+        return not self._over and self._now().watch.waits_for_others(sign)
 
     def told_to_stop(self, sign: signal.Signals) -> None:
         if self.role is not None:
-            self.role.watcher.told_to_stop(sign)
+            self.role.watch.told_to_stop(sign)
 
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
-        self._now().watcher.outlived(processes, ended=ended)
+        self._now().watch.outlived(processes, ended=ended)
 
     def ranks_stopped(self) -> None:
-        self._now().watcher.ranks_stopped()
+        self._now().watch.ranks_stopped()
 
     def exit_code(self) -> int:
-        return self.role.watcher.exit_code() if self.role else LOST
+        return self.role.watch.exit_code() if self.role else LOST
 
-    def close(self, exit_code: int) -> None:
-        """The launcher ends, its ranks are gone."""
-        if self.role is not None and self.role.carried() is not None and not self._over:
-            self._elector.end_job(f"the job ended with exit code {exit_code}")
+    @property
+    def stop_signal(self) -> str:
+        return self.role.watch.stop_signal if self.role else ""
+
+    @property
+    def acted_on(self) -> tuple[Verdict | None, Scene] | None:
+        return self.role.watch.acted_on if self.role else None
+
+    def end_record(self, exit_code: int) -> EndRecord:
         if self.role is not None:
-            self.role.close("")
+            return self.role.watch.end_record(exit_code)
+        return EndRecord(exit_code=exit_code, attempt=0, steps=0, longest_pause=0.0)
+
+    def close(self) -> None:
+        if self.role is not None:
+            self.role.watch.close()
+
+    def finish(self, exit_code: int) -> None:
+        """The launcher ends; its ranks are gone, its last words are said."""
+        if self.role is not None:
+            if self.role.carried() is not None and not self._over:
+                self._elector.end_job(f"the job ended with exit code {exit_code}")
+            self.role.close()
         self._elector.close()
 
     # --- inside --------------------------------------------------------------------------------

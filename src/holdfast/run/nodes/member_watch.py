@@ -64,9 +64,11 @@ class MemberWatch:
         screen: Screen,
         places: RunPlaces,
         memory_kills: MemoryKills,
+        observer: Observer | None = None,
     ) -> None:
+        """`observer`: of this node, where another watch had it before."""
         self.membership, self.screen = membership, screen
-        self.observer = Observer(places=places, memory_kills=memory_kills)
+        self.observer = observer or Observer(places=places, memory_kills=memory_kills)
         self.reporter = Reporter(journal, screen, membership.node, places.paths)
         self.guard = PartGuard(lambda part, bug: self.reporter.part_failed(part, bug, self.attempt))
         self.progress = Progress()

@@ -61,12 +61,14 @@ class Watch:
         places: RunPlaces,
         memory_kills: MemoryKills,
         peers: Peers | None = None,
+        observer: Observer | None = None,
     ) -> None:
+        """`observer`: of this node, where another watch had it before."""
         self.policy, self.screen = policy, screen
         self.peers = peers or NoPeers()
         self.stalls = StallMemory()
         self.progress = Progress()
-        self.observer = Observer(places=places, memory_kills=memory_kills)
+        self.observer = observer or Observer(places=places, memory_kills=memory_kills)
         self.reporter = Reporter(journal, screen, self.observer.host, places.paths, self.peers)
         self.guard = PartGuard(lambda part, bug: self.reporter.part_failed(part, bug, self.attempt))
         self.remarks = Remarks(screen)

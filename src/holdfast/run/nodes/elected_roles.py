@@ -1,0 +1,98 @@
+"""What an elected launcher is for a time: the coordinator with its watch, or a member with its."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.analysis.scene import attempt_start
+from holdfast.nodes.etcd.election import must_step_down
+from holdfast.nodes.etcd.elector import Elector
+from holdfast.run.nodes.coordination import Coordination
+from holdfast.run.nodes.link.interface import CoordinatorLost, LauncherLink
+from holdfast.run.nodes.member_watch import MemberWatch
+from holdfast.run.nodes.membership import Membership
+from holdfast.run.nodes.round_source import OpenStore, RoundPlace, ToldToEnd
+from holdfast.run.nodes.takeover import CarriedJob
+from holdfast.run.watch.watch import Watch
+
+FENCE = 4.0
+"""seconds after a takeover in which launchers of the round before may still be ending their ranks:
+those that can neither reach etcd nor this node"""
+
+
+class ElectedMembership(Membership):
+    """Whether the coordinator is lost is not its business: then there is another one."""
+
+    def lost(self) -> CoordinatorLost | None:
+        return None
+
+    @property
+    def is_over(self) -> bool:
+        """By the coordinator's word."""
+        return self._over
+
+
+class MemberRole:
+    def __init__(
+        self, link: LauncherLink, membership: ElectedMembership, watch: MemberWatch
+    ) -> None:
+        self._link, self._membership = link, membership
+        self.rounds, self.watch = membership, watch
+
+    def over(self) -> str:
+        lost = None if self._membership.is_over else self._link.lost()
+        return f"the coordinator {self._link.coordinator} is lost: {lost.words}" if lost else ""
+
+    def carried(self) -> CarriedJob | None:
+        return None
+
+    def close(self) -> None:
+        self._membership.close()
+
+
+class CoordinatorRole:
+    def __init__(
+        self,
+        elector: Elector,
+        coordination: Coordination,
+        watch: Watch,
+        *,
+        took_over: bool,
+    ) -> None:
+        self._elector, self._coordination = elector, coordination
+        self._not_before = time.monotonic() + FENCE * took_over
+        self.rounds, self.watch = self, watch
+
+    def next_round(self, open_store: OpenStore, told: ToldToEnd) -> RoundPlace:
+        while time.monotonic() < self._not_before and told() is None:
+            time.sleep(0.1)  # launchers join meanwhile
+        return self._coordination.next_round(open_store, told)
+
+    def over(self) -> str:
+        states = self._coordination.states()
+        missing = [name for name, state in states.items() if state.hearing == "lost"]
+        if not must_step_down(
+            overruled=bool(self._elector.overruled),
+            unproven=self._elector.unproven(),
+            member_missing=bool(missing),
+        ):
+            return ""
+        if self._elector.overruled:
+            return f"{self._elector.overruled} was elected while this node was cut off from etcd"
+        return (
+            f"neither {', '.join(missing)} nor etcd can be reached: another node may have been "
+            "elected"
+        )
+
+    def carried(self) -> CarriedJob | None:
+        account = self.watch.observer.events.account
+        return CarriedJob(
+            newest=self._coordination.round(),
+            restarts=self.watch.restarts,
+            failures=self.watch.failures,
+            resumes=attempt_start.can_resume(account),
+            step=account.base + self.watch.progress.steps,
+        )
+
+    def close(self) -> None:
+        self._coordination.close()
