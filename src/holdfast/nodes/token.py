@@ -29,6 +29,7 @@ class TokenSource(enum.Enum):
     FILE = "read from a file"
     ENVIRONMENT = f"taken from {VARIABLE}"
     HANDED_OVER = "handed over by the coordinator"
+    ETCD = "made for this run and kept in etcd"
     OPEN = "derived from the endpoint"
 
 
@@ -61,6 +62,11 @@ def fresh_token() -> Token:
 def handed_over_token(text: str) -> Token:
     """One that came through a channel which is trusted already."""
     return Token(_usable(text, "the token that was handed over"), TokenSource.HANDED_OVER)
+
+
+def token_from_etcd(text: str) -> Token:
+    """Who may read the run's keys in etcd is trusted."""
+    return Token(_usable(text, "the token in etcd"), TokenSource.ETCD)
 
 
 def token_from_file(path: str) -> Token:

@@ -8,8 +8,11 @@ Why            torchrun's c10d rendezvous keeps its state in a store inside the 
                can neither continue nor elect another.
 How to be sure See which machine --rdzv-endpoint names, and whether it can be reclaimed.
 Fix            Put the endpoint on a machine that stays (a small on-demand machine is enough: a
-               store needs no GPU), or use etcd-v2 as backend; or let the scheduler requeue the
-               whole job and resume from the last checkpoint.
+               store needs no GPU); or let the nodes elect another coordinator through an etcd:
+               `holdfast run --rdzv-backend etcd --rdzv-endpoint ETCD:2379 --rdzv-id NAME …`, where
+               the loss of any machine costs one restart; or let the scheduler requeue the whole
+               job and resume from the last checkpoint. torchrun's own etcd backends need the
+               package python-etcd and an etcd before 3.6, started with `--enable-v2`.
 Known limits   Preemptible machines are recognized by words in the launch script only (spot,
                preemptible, a requeue option); a plain host name is not judged.
 Sources        https://github.com/pytorch/pytorch/issues/67742
@@ -50,8 +53,9 @@ def endpoint_on_preemptible_machine(source: Source) -> Iterator[Finding]:
                 f"taken away ({sign})",
                 reason="c10d keeps its store only in the agent there: when that machine is gone, "
                 "all agents exit, even in an elastic job",
-                fix="use a machine that stays as --rdzv-endpoint (it needs no GPU), or have the "
-                "job requeued and resume from the last checkpoint",
+                fix="use a machine that stays as --rdzv-endpoint (it needs no GPU), or an etcd: "
+                "`holdfast run --rdzv-backend etcd --rdzv-endpoint ETCD:2379 --rdzv-id NAME …`; or "
+                "have the job requeued and resume from the last checkpoint",
                 at=endpoint.place,
             )
 

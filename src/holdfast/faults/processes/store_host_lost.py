@@ -4,7 +4,8 @@ What you see   `recvValue failed on SocketImpl … Connection was likely closed`
                "should dump" flag on TCPStore`, `Broken pipe`, RendezvousConnectionError: on every
                rank at once, often after the first real error, and so the last lines of the log.
                Under `holdfast run` every surviving node says within 10 s that it lost the node
-               that coordinates and serves the store, ends its ranks and exits with 124.
+               that coordinates and serves the store, ends its ranks and exits with 124; with
+               `--rdzv-backend etcd` they elect another one and go on.
 Why            The store runs in one process: rank 0, or the launcher on the first machine. When
                that process exits, all others lose the store, whatever the reason. It ends the job
                but is rarely the cause: usually rank 0 failed, or finished, and the store ended with
@@ -13,7 +14,7 @@ How to be sure Look at rank 0 and the launcher of the first machine, before thes
                exception, a kill, an exit code 0. Suspect the machine itself only when they show
                nothing.
 Fix            Fix what ended that process. Where the first machine may be taken away at any time,
-               keep the store elsewhere (`--rdzv-backend=etcd`, or a node that stays).
+               use `holdfast run --rdzv-backend etcd`, or a node that stays as endpoint.
 Known limits   Without the log of rank 0 or of the first machine's launcher the cause stays unknown;
                the lines of the other ranks only show that the store was gone. A node that lost the
                coordinator cannot tell from there whether that machine is down or only cut off.

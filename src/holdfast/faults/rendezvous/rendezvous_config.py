@@ -270,9 +270,9 @@ def etcd_did_not_answer(wreckage: Wreckage) -> Diagnosis | None:
         confidence=0.7,
         seen=seen,
         culprit=Culprit(what="etcd endpoint"),
-        fix="start etcd with `--enable-v2` and set --rdzv-endpoint to it, or use c10d: "
-        "`--rdzv-backend c10d --rdzv-endpoint HOST:29400`. `curl http://ENDPOINT/version` asks "
-        "whether one runs",
+        fix="`curl http://ENDPOINT/version` asks whether one runs. torchrun needs one before 3.6, "
+        "started with `--enable-v2`; `holdfast run` with the same options uses the v3 API. Or use "
+        "c10d: `--rdzv-backend c10d --rdzv-endpoint HOST:29400`",
     )
 
 

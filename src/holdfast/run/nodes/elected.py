@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.scene.scene import Scene, SurvivingProcess
 from holdfast.findings import Verdict
@@ -239,9 +241,8 @@ class ElectedLauncher:
         if carried is None or carried.newest is None or carried == self._published:
             return
         only_the_step = self._published is not None and (
-            carried.newest == self._published.newest
-            and carried.failures == self._published.failures
-            and carried.resumes == self._published.resumes
+            msgspec.structs.replace(carried, step=0)
+            == msgspec.structs.replace(self._published, step=0)
         )
         now = time.monotonic()
         if not only_the_step or now - self._published_at >= STEP_EVERY:

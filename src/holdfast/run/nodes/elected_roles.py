@@ -92,6 +92,7 @@ class CoordinatorRole:
             failures=self.watch.failures,
             resumes=attempt_start.can_resume(account),
             step=account.base + self.watch.progress.steps,
+            saved=self.watch.observer.newest_save(),
         )
 
     def close(self) -> None:

@@ -23,6 +23,8 @@ class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
     """something was seen that resumes the job"""
     step: int = 0
     """that it had come to, a few seconds ago; 0 may be 'unknown'"""
+    saved: str = ""
+    """the newest checkpoint"""
 
     def plain(self) -> dict[str, Any]:
         document: dict[str, Any] = msgspec.to_builtins(self)
