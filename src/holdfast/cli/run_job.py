@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     class JobWatch(Watcher, Protocol):
         """The watch of one machine or of a coordinator, or that of a member."""
 
-        stop_signal: str
+        @property
+        def stop_signal(self) -> str: ...
 
         @property
         def acted_on(self) -> tuple[Verdict | None, Scene] | None: ...

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
     from holdfast.nodes.token import Token
     from holdfast.run.launch.flags import RunFlags
     from holdfast.run.launch.node_flags import RunMeeting
-    from holdfast.run.nodes.messages import NodeCard
+    from holdfast.run.nodes.coordination import Coordination
+    from holdfast.run.nodes.link.interface import CoordinatorLink
+    from holdfast.run.nodes.member_watch import MemberWatch
+    from holdfast.run.nodes.membership import Membership
+    from holdfast.run.nodes.messages import NodeCard, RoundStart
     from holdfast.run.nodes.start_gate import StartGate
     from holdfast.run.runs.leftovers import EndedLeftovers
+    from holdfast.run.watch.observer import Observer
+    from holdfast.run.watch.watch import Watch
     from holdfast.view.run_screen import Screen
 
 TOKEN_SECONDS = 5.0
@@ -71,6 +77,10 @@ def launch(
         screen.say(note)
     resolved, _ = resolve(plan.host)
     here = NodeStart(flags, meeting, argv, screen, facts, left, resolved, own_addresses())
+    if meeting.etcd:
+        from holdfast.cli import run_etcd
+
+        return run_etcd.launch(here, meeting.etcd)
     role, why = run_role(plan, resolved=resolved, own=here.own, is_host=meeting.is_host)
     if role is MeetingRole.JOIN:
         return _join(here, why)
@@ -84,18 +94,15 @@ def launch(
 
 def _coordinate(here: NodeStart, why: str) -> int:
     from holdfast.nodes.reach.run_meeting import listen_addresses
-    from holdfast.run.nodes.coordination import Coordination
     from holdfast.run.nodes.interface_rounds import InterfaceRounds
     from holdfast.run.nodes.link.coordinator_link import ListeningLink
-    from holdfast.run.nodes.rounds import RoundPolicy
     from holdfast.run.runs.folder import RunPart
-    from holdfast.run.watch.watch import Watch
 
     flags, meeting, plan, screen = here.flags, here.meeting, here.plan, here.screen
     addresses = listen_addresses(plan, resolved=here.resolved, own=here.own)
-    card = _card(here, towards=_own_place(here))
+    card = node_card(here, towards=_own_place(here))
     with _token(here, coordinates=True) as token, contextlib.ExitStack() as closing:
-        run = _run_id(here)
+        run = new_run_id(here)
         link = ListeningLink(
             addresses,
             plan.port,
@@ -110,45 +117,65 @@ def _coordinate(here: NodeStart, why: str) -> int:
         part = RunPart(node=card.name, run=run)
         files = RunFiles(flags, here.argv, screen, facts=here.facts, part=part)
         files.begin(flags, card.nproc, here.left)
-        coordination = Coordination(
-            link,
-            card=card,
-            policy=RoundPolicy(
-                least=meeting.least,
-                most=meeting.most,
-                expected=plan.names,
-                join_timeout=meeting.join_timeout,
-                last_call=meeting.last_call,
-            ),
-            screen=screen,
-            gate=_gate(here, card.name),
-            saved=lambda: watch.observer.newest_save(),  # noqa: PLW0108 - it is made below
-        )
+        coordination, watch = coordinated(here, link, card, files)
         closing.callback(coordination.close)
-        watch = Watch(
-            policy=run_job.policy_of(flags),
-            journal=files.journal,
-            screen=screen,
-            places=files.places,
-            memory_kills=run_job.memory_kills,
-            peers=coordination,
-        )
-        _name_run(flags, run)
+        name_run(flags, run)
         rounds = InterfaceRounds(
             coordination, here.facts, own_address=lambda place: place.address, say=screen.say
         )
         return run_job.conduct(flags, watch, files, rounds=rounds, settings=rounds.settings)
 
 
+def coordinated(
+    here: NodeStart,
+    link: CoordinatorLink,
+    card: NodeCard,
+    files: RunFiles,
+    *,
+    earlier: RoundStart | None = None,
+    observer: Observer | None = None,
+) -> tuple[Coordination, Watch]:
+    """`earlier`: the newest round of a coordinator before this one; `observer` as there was."""
+    from holdfast.run.nodes.coordination import Coordination
+    from holdfast.run.nodes.rounds import RoundPolicy
+    from holdfast.run.watch.watch import Watch
+
+    meeting = here.meeting
+    coordination = Coordination(
+        link,
+        card=card,
+        policy=RoundPolicy(
+            least=meeting.least,
+            most=meeting.most,
+            expected=here.plan.names,
+            join_timeout=meeting.join_timeout,
+            last_call=meeting.last_call,
+        ),
+        screen=here.screen,
+        gate=_gate(here, card.name, link.port),
+        earlier=earlier,
+        saved=lambda: watch.observer.newest_save(),  # noqa: PLW0108 - it is made below
+    )
+    watch = Watch(
+        policy=run_job.policy_of(here.flags),
+        journal=files.journal,
+        screen=here.screen,
+        places=files.places,
+        memory_kills=run_job.memory_kills,
+        peers=coordination,
+        observer=observer,
+    )
+    return coordination, watch
+
+
 def _join(here: NodeStart, why: str) -> int:
     from holdfast.run.nodes.interface_rounds import InterfaceRounds
     from holdfast.run.nodes.joining import join_coordinator, own_address_towards
-    from holdfast.run.nodes.member_watch import MemberWatch
     from holdfast.run.nodes.membership import Membership
     from holdfast.run.runs.folder import RunPart
 
     flags, meeting, plan, screen = here.flags, here.meeting, here.plan, here.screen
-    card = _card(here, towards=own_address_towards(here.resolved, plan.port))
+    card = node_card(here, towards=own_address_towards(here.resolved, plan.port))
     screen.say(f"joining {plan.nodes} nodes at {plan.host}:{plan.port}: {why}")
     with _token(here, coordinates=False) as token:
         link = join_coordinator(
@@ -166,14 +193,8 @@ def _join(here: NodeStart, why: str) -> int:
         files = RunFiles(flags, here.argv, screen, facts=here.facts, part=part)
         files.begin(flags, card.nproc, here.left)
         membership = Membership(link, screen=screen, journal=files.journal)
-        watch = MemberWatch(
-            membership,
-            journal=files.journal,
-            screen=screen,
-            places=files.places,
-            memory_kills=run_job.memory_kills,
-        )
-        _name_run(flags, link.admitted.run)
+        watch = member_watch(membership, files)
+        name_run(flags, link.admitted.run)
         rounds = InterfaceRounds(
             membership, here.facts, own_address=lambda _: link.own_address, say=screen.say
         )
@@ -182,27 +203,41 @@ def _join(here: NodeStart, why: str) -> int:
         link.close()
 
 
-def _gate(here: NodeStart, own: str) -> StartGate | None:
+def member_watch(
+    membership: Membership, files: RunFiles, *, observer: Observer | None = None
+) -> MemberWatch:
+    from holdfast.run.nodes.member_watch import MemberWatch
+
+    return MemberWatch(
+        membership,
+        journal=files.journal,
+        screen=files.screen,
+        places=files.places,
+        memory_kills=run_job.memory_kills,
+        observer=observer,
+    )
+
+
+def _gate(here: NodeStart, own: str, port: int) -> StartGate | None:
     from holdfast.run.nodes.path_trials import PathTrials
     from holdfast.run.nodes.start_gate import StartGate
 
     if not here.flags.check:
         return None
-    least, port = here.meeting.least, here.plan.port
-    return StartGate(own=own, port=port, least=least, trials=PathTrials())
+    return StartGate(own=own, port=port, least=here.meeting.least, trials=PathTrials())
 
 
 def _span(meeting: RunMeeting) -> str:
     return str(meeting.most) if meeting.least == meeting.most else f"{meeting.least}:{meeting.most}"
 
 
-def _run_id(here: NodeStart) -> str:
+def new_run_id(here: NodeStart) -> str:
     from holdfast.run.runs.folder import new_id
 
     return new_id(here.flags.torchrun.training_script)
 
 
-def _name_run(flags: RunFlags, run: str) -> None:
+def name_run(flags: RunFlags, run: str) -> None:
     """The ranks of all nodes see one id, as under torchrun."""
     if flags.torchrun.rdzv_id == "none":
         flags.torchrun.rdzv_id = run
@@ -213,7 +248,7 @@ def _own_place(here: NodeStart) -> str:
     return next((a for a in here.resolved if a in here.own and not a.startswith("127.")), "")
 
 
-def _card(here: NodeStart, *, towards: str) -> NodeCard:
+def node_card(here: NodeStart, *, towards: str) -> NodeCard:
     """`towards` is the address of this node that others are going to see, where it is known."""
     import torch
 
@@ -246,6 +281,15 @@ def _card(here: NodeStart, *, towards: str) -> NodeCard:
     )
 
 
+def given_token(meeting: RunMeeting) -> Token | None:
+    """By the user, to all nodes."""
+    from holdfast.nodes import token
+
+    if meeting.token_file:
+        return token.token_from_file(meeting.token_file)
+    return token.token_from_environment(os.environ)
+
+
 @contextlib.contextmanager
 def _token(here: NodeStart, *, coordinates: bool) -> Iterator[Token]:
     """What the user gave to all nodes; else what node 0 of a Slurm step hands over; else none.
@@ -258,9 +302,7 @@ def _token(here: NodeStart, *, coordinates: bool) -> Iterator[Token]:
 
     none = token.open_token("holdfast run")
     job = f"run.{here.plan.job}"
-    if here.meeting.token_file:
-        yield token.token_from_file(here.meeting.token_file)
-    elif given := token.token_from_environment(os.environ):
+    if given := given_token(here.meeting):
         yield given
     elif not here.plan.names:
         yield none

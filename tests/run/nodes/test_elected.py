@@ -70,6 +70,9 @@ class Role:
     def over(self) -> str:
         return self.why_over
 
+    def own_address(self, place: RoundPlace) -> str:
+        return place.address
+
     def carried(self) -> CarriedJob | None:
         return CarriedJob(newest=self.start(), restarts=7) if self.coordinates else None
 

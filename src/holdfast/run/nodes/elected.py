@@ -57,6 +57,9 @@ class NodeRole(Protocol):
     def over(self) -> str:
         """Why this launcher cannot be this any more; '' while it can."""
 
+    def own_address(self, place: RoundPlace) -> str:
+        """Of this node, that others use."""
+
     def carried(self) -> CarriedJob | None:
         """What a successor has to know; None for a member."""
 
@@ -114,6 +117,9 @@ class ElectedLauncher:
                 self._elector.in_round(place.start.round)
                 self._publish()
                 return place
+
+    def own_address(self, place: RoundPlace) -> str:
+        return self._now().own_address(place)
 
     def _drop(self) -> None:
         """The ranks are gone: the others may elect another at once."""

@@ -43,6 +43,10 @@ class MemberRole:
         lost = None if self._membership.is_over else self._link.lost()
         return f"the coordinator {self._link.coordinator} is lost: {lost.words}" if lost else ""
 
+    def own_address(self, place: RoundPlace) -> str:
+        del place
+        return self._link.own_address
+
     def carried(self) -> CarriedJob | None:
         return None
 
@@ -83,6 +87,9 @@ class CoordinatorRole:
             f"neither {', '.join(missing)} nor etcd can be reached: another node may have been "
             "elected"
         )
+
+    def own_address(self, place: RoundPlace) -> str:
+        return place.address
 
     def carried(self) -> CarriedJob | None:
         account = self.watch.observer.events.account
