@@ -204,20 +204,20 @@ class Elector:
     def _keep(self) -> None:
         while not self._closing:
             try:
-                self._renew()
-                self._save()
+                if self._renew():
+                    self._save()
+                    self._outage.over()
             except EtcdError as problem:
                 self._outage.began(problem, coordinates=bool(self._coordinates))
-            else:
-                self._outage.over()
             self._wake.wait(RENEW_EVERY)
             self._wake.clear()
 
-    def _renew(self) -> None:
+    def _renew(self) -> bool:
+        """Whether there was anything to renew."""
         with self._lock:
             lease, mine = self._lease, self._coordinates
         if not lease:
-            return
+            return False
         self._keep_job()
         asked = _now()
         if self._client.keep_alive(lease):
@@ -226,6 +226,7 @@ class Elector:
                     self._renewed_at = asked
         else:
             self._put_back(mine)
+        return True
 
     def _keep_job(self) -> None:
         """Who was in its newest round keeps it for an election, also while this one runs."""
