@@ -48,8 +48,8 @@ class Channel:
         """A peer that does not read for `seconds` raises `ChannelTimeout` and ends the channel."""
         await self._stream.write(self._encoder.encode(message), seconds=seconds)
 
-    async def receive(self, *, seconds: float) -> Any:
-        """The next message, one of the types in `understands`.
+    async def receive(self, *, seconds: float | None) -> Any:
+        """The next message, one of the types in `understands`; None waits until the peer is gone.
 
         `ChannelTimeout` leaves the channel whole: receive again. Anything else that is not one of
         those types raises `BadMessage` and ends the channel.

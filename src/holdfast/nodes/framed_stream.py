@@ -52,12 +52,13 @@ class FramedStream:
         found = self._writer.get_extra_info(which)
         return (str(found[0]), int(found[1])) if found else ("", 0)
 
-    async def read(self, *, seconds: float, any_version: bool = False) -> bytes:
+    async def read(self, *, seconds: float | None, any_version: bool = False) -> bytes:
         """The next message. After `ChannelTimeout` it may be tried again: nothing is lost."""
         if self._ended:
             raise self._ended
         try:
-            return await within(seconds, self._next_message(any_version=any_version))
+            coming = self._next_message(any_version=any_version)
+            return await (coming if seconds is None else within(seconds, coming))
         except asyncio.TimeoutError:
             raise ChannelTimeout(f"{self.peer} sent nothing within {seconds:g} s") from None
         except (BadMessage, ChannelClosed, WrongVersion) as problem:

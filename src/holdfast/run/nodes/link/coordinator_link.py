@@ -245,7 +245,7 @@ class ListeningLink:
             writing = asyncio.gather(self._write(member, channel), self._pulse(member, channel))
             writing.add_done_callback(lambda ended: self._writing_ended(channel, ended))
             while True:
-                await self._take(member, channel, await channel.receive(seconds=3600.0))
+                await self._take(member, channel, await channel.receive(seconds=None))
         except ChannelError as problem:
             self._ended(member, channel, _failure(writing) or problem)
         finally:

@@ -331,7 +331,7 @@ class JoinedLink:
 
     async def _receive(self, channel: Channel) -> None:
         while not self._lost:
-            message = await channel.receive(seconds=3600.0)
+            message = await channel.receive(seconds=None)
             self._heard()
             if isinstance(message, Pulse):
                 self._heard(message.number, message.confirmed)
