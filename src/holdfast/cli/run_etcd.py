@@ -99,7 +99,13 @@ class Roles:
         watch.restarts, watch.failures = left.restarts, left.failures
         watch.observer.saved = left.saved or watch.observer.saved
         self._observer = watch.observer
-        return CoordinatorRole(self.elector, coordination, watch, took_over=elected.took_over)
+        return CoordinatorRole(
+            self.elector,
+            coordination,
+            watch,
+            took_over=elected.took_over,
+            say=here.screen.say,
+        )
 
     def _taken_over(self, left: CarriedJob) -> CarriedJob:
         """Says what becomes of the job; JobIsOver where no restart is left for it."""
@@ -152,7 +158,7 @@ class Roles:
         membership = ElectedMembership(link, screen=self._here.screen, journal=files.journal)
         watch = member_watch(membership, files, observer=self._observer)
         self._observer = watch.observer
-        return MemberRole(link, membership, watch)
+        return MemberRole(link, membership, watch, say=self._here.screen.say)
 
     def _join(self, elected: Follow) -> JoinedLink:
         from holdfast.nodes.channel_errors import ChannelError

@@ -43,6 +43,7 @@ SAID_AFTER = 3.0
 STEP_EVERY = 5.0
 """seconds between two notes of the step for a successor"""
 LOST = 124
+ELECTING = "electing another coordinator through etcd"
 
 
 class NodeRole(Protocol):
@@ -56,6 +57,9 @@ class NodeRole(Protocol):
 
     def over(self) -> str:
         """Why this launcher cannot be this any more; '' while it can."""
+
+    def say_over(self, why: str, action: str) -> None:
+        """To the user, and what is done about it."""
 
     def own_address(self, place: RoundPlace) -> str:
         """Of this node, that others use."""
@@ -112,7 +116,7 @@ class ElectedLauncher:
             except (_RoleIsOver, JobIsOver):
                 if not (why := role.over()):
                     raise
-                self._say_over(why)
+                role.say_over(why, ELECTING)
             else:
                 self._elector.in_round(place.start.round)
                 self._publish()
@@ -172,14 +176,11 @@ class ElectedLauncher:
         action = role.watch.look()  # first: what has come may be the end of the job
         if not self._over and (why := role.over()):
             self._over = why
-            self._say_over(why)
+            role.say_over(why, f"ending the ranks here, then {ELECTING}")
         if self._over:
             return JobAction.RESTART
         self._publish()
         return action
-
-    def _say_over(self, why: str) -> None:
-        self._say(f"{why}; another coordinator is elected through etcd")
 
     def culprits(self) -> frozenset[int]:
         """Fencing: another group of ranks may start soon."""

@@ -6,7 +6,7 @@ import time
 
 from holdfast.analysis.scene import attempt_start
 from holdfast.nodes.etcd.election import must_step_down
-from holdfast.nodes.etcd.elector import Elector
+from holdfast.nodes.etcd.elector import Elector, Say
 from holdfast.run.nodes.coordination import Coordination
 from holdfast.run.nodes.link.interface import CoordinatorLost, LauncherLink
 from holdfast.run.nodes.member_watch import MemberWatch
@@ -34,14 +34,20 @@ class ElectedMembership(Membership):
 
 class MemberRole:
     def __init__(
-        self, link: LauncherLink, membership: ElectedMembership, watch: MemberWatch
+        self, link: LauncherLink, membership: ElectedMembership, watch: MemberWatch, *, say: Say
     ) -> None:
-        self._link, self._membership = link, membership
+        self._link, self._membership, self._say = link, membership, say
         self.rounds, self.watch = membership, watch
 
     def over(self) -> str:
         lost = None if self._membership.is_over else self._link.lost()
         return f"the coordinator {self._link.coordinator} is lost: {lost.words}" if lost else ""
+
+    def say_over(self, why: str, action: str) -> None:
+        if (lost := self._link.lost()) and self._membership.place:
+            self.watch.say_who_is_lost(lost, action=action, last=False)
+        else:
+            self._say(f"{why}; {action}")
 
     def own_address(self, place: RoundPlace) -> str:
         del place
@@ -62,8 +68,9 @@ class CoordinatorRole:
         watch: Watch,
         *,
         took_over: bool,
+        say: Say,
     ) -> None:
-        self._elector, self._coordination = elector, coordination
+        self._elector, self._coordination, self._say = elector, coordination, say
         self._not_before = time.monotonic() + FENCE * took_over
         self.rounds, self.watch = self, watch
 
@@ -87,6 +94,9 @@ class CoordinatorRole:
             f"neither {', '.join(missing)} nor etcd can be reached: another node may have been "
             "elected"
         )
+
+    def say_over(self, why: str, action: str) -> None:
+        self._say(f"{why}; {action}")
 
     def own_address(self, place: RoundPlace) -> str:
         return place.address

@@ -226,23 +226,25 @@ class MemberWatch:
         if lost:
             self._lost = lost
             self._exit_code = exit_codes.STOPPED_BY_VERDICT
-            self.guard.run("the verdict", lambda: self._say_who_is_lost(lost))
+            self.say_who_is_lost(lost, action=LOST_COORDINATOR, last=True)
 
-    def _say_who_is_lost(self, lost: CoordinatorLost) -> None:
+    def say_who_is_lost(self, lost: CoordinatorLost, *, action: str, last: bool) -> None:
+        """`last`: the job ends with it."""
+        self.guard.run("the verdict", lambda: self._say_who_is_lost(lost, action, last=last))
+
+    def _say_who_is_lost(self, lost: CoordinatorLost, action: str, *, last: bool) -> None:
         found = lost_coordinator.judge(
             lost,
             own=self.membership.node,
             coordinator=self.membership.coordinator,
             answers=self._neighbours.answers(NEIGHBOURS_ANSWER) if self._neighbours else {},
         )
+        scene = self._scene(time.monotonic())
         self.reporter.judgement(
-            found,
-            self._scene(time.monotonic()),
-            action=LOST_COORDINATOR,
-            steps=self.progress.steps,
-            evidence="",
-            last=True,
+            found, scene, action=action, steps=self.progress.steps, evidence="", last=last
         )
+        if not last:
+            self.reporter.action("restart", scene, reason=action, steps=self.progress.steps)
 
     # --- observing -----------------------------------------------------------------------------
 
