@@ -7,6 +7,7 @@ black-holed link from a stuck program. Layouts are those of linux/inet_diag.h an
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import socket
 import struct
@@ -29,7 +30,7 @@ _COUNTERS = struct.Struct("=xxBxxxxx4I")  # retransmits; rto, ato, two segment s
 _NUMBER = struct.Struct("=I")
 _TOTALS = struct.Struct("=QQII")  # bytes acked and received, segments out and in
 
-_UNACKED_AT, _LAST_ACK_AT, _RETRANSMITTED_AT, _TOTALS_AT, _DATA_OUT_AT = 24, 56, 100, 120, 156
+_UNACKED_AT, _RETRANSMITTED_AT, _TOTALS_AT, _DATA_OUT_AT = 24, 100, 120, 156
 """offsets in struct tcp_info"""
 
 
@@ -54,8 +55,6 @@ class TcpConnection(NamedTuple):
     whose other end does not read (there TCP asks for room now and then, which is another timer)"""
     timer: float
     """seconds until it tries again; doubled each time that it runs out"""
-    quiet: float
-    """seconds since the other side acknowledged anything"""
     retransmitted: int
     """segments sent again, in its whole life"""
     acked: int
@@ -115,7 +114,6 @@ def _tcp_info(message: bytes) -> dict[str, Any]:
         "unacked": number(_UNACKED_AT),
         "backoff": backoff,
         "timer": timer / 1e6,
-        "quiet": number(_LAST_ACK_AT) / 1e3,
         "retransmitted": number(_RETRANSMITTED_AT),
         "acked": acked,
         "received": received,
@@ -124,6 +122,7 @@ def _tcp_info(message: bytes) -> dict[str, Any]:
     }
 
 
+@functools.lru_cache(maxsize=4096)  # a job has thousands of connections between few addresses
 def _address(family: int, packed: bytes) -> str:
     if family == socket.AF_INET:
         return str(ipaddress.IPv4Address(packed[:4]))

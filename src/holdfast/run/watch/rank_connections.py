@@ -6,7 +6,8 @@ again, while the rank itself only seems to wait in a collective.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,8 @@ from holdfast.system import activity, inet_diag
 from holdfast.system.inet_diag import TcpConnection
 
 SYN_SENT = 2
+REST = 5.0
+"""times as long as a look took, before the next"""
 MOST = 64
 """connections with something wrong that are told one by one"""
 
@@ -39,27 +42,55 @@ class RankConnections:
 
     def __init__(self) -> None:
         self._before: dict[int, _Before] = {}
+        self._pids: dict[int, int] = {}
+        self._owners: dict[int, int | None] = {}
+        """inode -> rank, or None where none of the ranks holds it"""
+        self._told: tuple[RankConnection, ...] | Unread = ()
+        self._rest_until = 0.0
 
     def look(
+        self, pids: Mapping[int, int], nodes: Mapping[str, str], now: float
+    ) -> tuple[RankConnection, ...] | Unread:
+        """As `_look`; where that takes long, what the last one saw, so that most of the launcher's
+        time is free: thousands of connections take a tenth of a second and more."""
+        if now >= self._rest_until or self._pids != pids:
+            began = time.monotonic()
+            self._told = self._look(pids, nodes, now)
+            self._rest_until = now + REST * (time.monotonic() - began)
+        return self._told
+
+    def _look(
         self, pids: Mapping[int, int], nodes: Mapping[str, str], now: float
     ) -> tuple[RankConnection, ...] | Unread:
         """`pids`: rank -> pid; its children count too. `nodes`: address -> the other node that has
         it; connections to any other address are left out. Those that are well are told as one
         for each address: a rank may have thousands. Never raises."""
         try:
-            listed = [c for c in inet_diag.connections() if c.peer in nodes]
+            listed = [c for c in inet_diag.connections() if c.peer in nodes and c.inode]
         except (OSError, ValueError) as problem:
             return Unread(why=f"the kernel does not list connections (INET_DIAG): {problem}")
-        owners = _owners(pids) if listed else {}
-        mine = [c for c in listed if c.inode in owners]
+        self._find_owners(listed, pids)
         before, self._before = self._before, {}
         told = []
-        for one in mine:
+        for one in listed:
+            if (rank := self._owners[one.inode]) is None:
+                continue
             last = before.get(one.inode)
             self._before[one.inode] = after = _remember(one, last, now)
-            told.append(_told(one, owners[one.inode], nodes[one.peer], last or after, after, now))
+            told.append(_told(one, rank, nodes[one.peer], last or after, after, now))
         sick = sorted((c for c in told if c.backoff), key=lambda c: (-c.unanswered, c.rank))
         return (*sick[:MOST], *_summed(c for c in told if not c.backoff))
+
+    def _find_owners(self, listed: Sequence[TcpConnection], pids: Mapping[int, int]) -> None:
+        """Only when there is a new one: looking at every descriptor costs more than the rest."""
+        known = self._owners if self._pids == pids else {}
+        here = {one.inode for one in listed}
+        if here <= known.keys():
+            self._owners = {inode: known[inode] for inode in here}
+        else:
+            found = _owners(pids)
+            self._owners = {inode: found.get(inode) for inode in here}
+        self._pids = dict(pids)
 
 
 def _summed(well: Iterable[RankConnection]) -> list[RankConnection]:
@@ -105,7 +136,6 @@ def _remember(one: TcpConnection, before: _Before | None, now: float) -> _Before
         since = now - one.timer * (1 - 0.5**one.backoff)
         if before and before.stuck_since and before.acked == one.acked:
             since, heard_then = min(since, before.stuck_since), before.heard_then
-        since = max(since, now - one.quiet) if one.acked else since
     return _Before(one.retransmitted, one.data_out, one.segments_in, one.acked, since, heard_then)
 
 
