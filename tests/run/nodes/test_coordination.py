@@ -215,4 +215,4 @@ def test_a_member_that_waits_says_that_its_coordinator_is_gone(
     with pytest.raises(JobIsOver) as over:
         waiting.result(LONG)
     assert over.value.exit_code == 124
-    assert over.value.sentence.startswith("the coordinator and the store on a are lost: ")
+    assert "node a, which coordinates the job and serves its store, was lost" in over.value.sentence
