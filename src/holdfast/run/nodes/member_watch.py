@@ -131,6 +131,8 @@ class MemberWatch:
             return JobAction.HOLD  # also when all ranks here have exited: others may run
         if self._order.action == "done":
             return JobAction.KEEP_RUNNING
+        if self._order.action == "stop" and self._told_at is not None:
+            return JobAction.HOLD  # the agent ends the ranks for the signal, with its exit code
         return JobAction.RESTART if self._order.action == "restart" else JobAction.STOP
 
     def culprits(self) -> frozenset[int]:
@@ -147,10 +149,11 @@ class MemberWatch:
         return self.observer.launched(exit_codes.exiting(self._scene(now)))
 
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
-        self.reporter.waiting_for_exit(ranks, seconds_left, by_hand=self.stop_signal == "SIGINT")
+        numbers = self.observer.ranks_of(ranks)
+        self.reporter.waiting_for_exit(numbers, seconds_left, by_hand=self.stop_signal == "SIGINT")
 
     def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
-        self.reporter.signal_forwarded(self.attempt, sign.name, ranks)
+        self.reporter.signal_forwarded(self.attempt, sign.name, self.observer.ranks_of(ranks))
 
     def waits_for_others(self, sign: signal.Signals) -> bool:
         now = time.monotonic()

@@ -18,8 +18,9 @@ JOIN_TIMEOUT = 600.0
 """torchrun's own; --rdzv-conf join_timeout=S"""
 LAST_CALL = 30.0
 """torchrun's own for nodes beyond the least number; --rdzv-conf last_call_timeout=S"""
-LAST_CALL_AGAIN = 5.0
-"""the same for later rounds: who is still there answers at once"""
+LAST_CALL_AGAIN = 1.0
+"""the same for later rounds: all that are still there have said so, and one that comes back later
+is taken in then"""
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,9 @@ class Observer:
         wanted = frozenset(ranks)
         return frozenset(rank.local_rank for rank in self.ranks if rank.rank in wanted)
 
+    def ranks_of(self, local_ranks: Iterable[int]) -> list[int]:
+        return [self.numbers.get(local_rank, local_rank) for local_rank in local_ranks]
+
     def read_counters(self, now: float) -> None:
         """The kernel's, once a second."""
         if now - self.counted_at < COUNTERS_EVERY:

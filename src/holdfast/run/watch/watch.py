@@ -150,10 +150,11 @@ class Watch:
         return self.observer.launched(exit_codes.exiting(self._scene(now)))
 
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
-        self.reporter.waiting_for_exit(ranks, seconds_left, by_hand=self.stop_signal == "SIGINT")
+        numbers = self.observer.ranks_of(ranks)
+        self.reporter.waiting_for_exit(numbers, seconds_left, by_hand=self.stop_signal == "SIGINT")
 
     def signal_forwarded(self, sign: signal.Signals, ranks: Sequence[int]) -> None:
-        self.reporter.signal_forwarded(self.observer.attempt, sign.name, ranks)
+        self.reporter.signal_forwarded(self.attempt, sign.name, self.observer.ranks_of(ranks))
 
     def waits_for_others(self, sign: signal.Signals) -> bool:
         del sign
