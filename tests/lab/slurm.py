@@ -67,7 +67,8 @@ class Slurm:
             "ClusterName=lab",
             f"SlurmctldHost={self.controller.name}({self.controller.address})",
             "SlurmUser=root",
-            f"AuthInfo=socket={self._folder}/munge.socket",
+            # a job that was requeued may start again once its old credentials have expired
+            f"AuthInfo=socket={self._folder}/munge.socket,cred_expire=5",
             "CredType=cred/munge",
             f"StateSaveLocation={self._folder}/state",
             f"SlurmdSpoolDir={self._folder}/spool_%n",

@@ -24,7 +24,8 @@ from holdfast.analysis.job.journal_records import LaunchRecord
 from holdfast.run.runs import folder, journal
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-part = folder.RunPart(*sys.argv[3:]) if sys.argv[3] else None
+node, run = [*sys.argv[3:], ""][:2]
+part = folder.RunPart(node, run, coordinates=not run) if node else None
 made = folder.make(sys.argv[1], "train.py", sys.argv, os.environ, part=part)
 journal.Journal(made.paths.journal).write(LaunchRecord(world=4))
 print(made.paths.run_id, flush=True)

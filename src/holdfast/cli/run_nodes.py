@@ -114,7 +114,7 @@ def _coordinate(here: NodeStart, why: str) -> int:
         closing.callback(link.close)
         screen.say(f"coordinating {_span(meeting)} nodes at {plan.host}:{plan.port}, because {why}")
         screen.say(token.in_words())
-        part = RunPart(node=card.name, run=run)
+        part = RunPart(node=card.name, run=run, coordinates=True)
         files = RunFiles(flags, here.argv, screen, facts=here.facts, part=part)
         files.begin(flags, card.nproc, here.left)
         coordination, watch = coordinated(here, link, card, files)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 from tests.lab import Host, Lab
 from tests.lab.fixture import lab_or_skip
 from tests.lab.sshd import SshUser, new_key, serve_ssh
+from tests.run.nodes.scenario import TARGET
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("run-ssh")]
 
@@ -56,8 +59,9 @@ def job(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def start(folder: Path, *words: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
         [sys.executable, "-m", "holdfast", "run", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -65,10 +69,15 @@ def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
         cwd=folder,
         env={**os.environ, **variables},
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -85,6 +94,7 @@ def test_it_runs_in_the_same_folder_with_the_variables_that_were_named(
     assert "[b] holdfast> " in err
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_it_in_order_and_leaves_nothing(cluster: Cluster, job: Path) -> None:
     with start(job, "--hosts", "b", "--no-check", "train.py", "wait") as process:
         until((job / "started").exists)
@@ -96,6 +106,7 @@ def test_ctrl_c_ends_it_in_order_and_leaves_nothing(cluster: Cluster, job: Path)
     until(lambda: not running(cluster.b, str(job)))
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_takes_the_job_with_it(cluster: Cluster, job: Path) -> None:
     with start(job, "--hosts", "b", "--no-check", "train.py", "wait") as process:
         until((job / "started").exists)
@@ -137,6 +148,59 @@ def test_a_folder_that_is_only_here_is_named(cluster: Cluster) -> None:
         here.rmdir()
     assert process.returncode == 125
     assert err.startswith("error: b: no folder /run/only-here, from which the job is started here")
+
+
+def test_two_hosts_train_together(cluster: Cluster, tmp_path: Path) -> None:
+    """The whole way: they meet, every rank is in one group, and each sentence is shown once."""
+    words = ("--hosts", "a,b", "--env", "OMP_NUM_THREADS=1", str(TARGET), str(tmp_path), "3")
+    with start(tmp_path, *words) as process:
+        out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, f"{out}\n{err}"
+    assert err.count(" holdfast> done: 3 steps, 0 restarts") == 1
+    made = {file.name: file.read_text() for file in (tmp_path / "progress").iterdir()}
+    assert sorted(made) == ["a.0", "b.1"]
+    assert {line.split()[2] for text in made.values() for line in text.splitlines()} == {"2"}
+    assert f"which meet at {cluster.a.address}:29500 of a" in err
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir() if path.name != "latest")
+    assert names[1] in (f"{names[0]}.a", f"{names[0]}.b"), "one run, and the disk is shared"
+
+
+@pytest.mark.long
+def test_a_firewall_is_named_before_anything_starts(cluster: Cluster, job: Path) -> None:
+    cluster.a.firewall("tcp dport 29500 drop")
+    try:
+        with start(job, "--hosts", "a,b", "train.py", "0") as process:
+            _, err = process.communicate(timeout=60)
+    finally:
+        cluster.a.firewall()
+    assert process.returncode == 125
+    assert "port 29500 of a can be reached by no address from all other hosts" in err
+    assert f"b tried {cluster.a.address}: no answer within 2 s" in err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["ctrl-c", "stop"])
+def test_all_nodes_end_together(cluster: Cluster, tmp_path: Path, way: str) -> None:
+    words = ("--hosts", "a,b", "--env", "OMP_NUM_THREADS=1", str(TARGET), str(tmp_path), "100000")
+    with start(tmp_path, *words) as process:
+        until(lambda: len(list((tmp_path / "progress").glob("*"))) == 2)
+        if way == "ctrl-c":
+            process.send_signal(signal.SIGINT)
+        else:  # by any of its nodes, from another shell
+            stop = [sys.executable, "-m", "holdfast", "stop", "latest", "--hosts", "b"]
+            done = subprocess.run(
+                stop, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False
+            )
+            assert "b: " in done.stdout, done.stderr
+        _, err = process.communicate(timeout=90)
+    assert process.returncode == 130, err
+    assert "node-lost" not in err
+    for host in (cluster.a, cluster.b):
+        until(functools.partial(_is_over, host, str(tmp_path)))
+
+
+def _is_over(host: Host, folder: str) -> bool:
+    return not running(host, folder)
 
 
 def running(host: Host, folder: str) -> list[str]:

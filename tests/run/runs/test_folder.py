@@ -246,7 +246,7 @@ def test_pruning_counts_runs_and_not_the_folders_of_their_nodes(tmp_path: Path) 
     now = time.time()
     runs = []
     for number in range(21):
-        first = a_run(tmp_path, part=folder.RunPart("a"))
+        first = a_run(tmp_path, part=folder.RunPart("a", coordinates=True))
         second = a_run(tmp_path, part=folder.RunPart("b", first.run_id))
         for one in (first, second):
             make_older(one, days=30 - number, now=now)

@@ -221,7 +221,7 @@ def test_anothers_run_is_not_ended() -> None:
 def test_folders_of_several_nodes_are_one_run(tmp_path: Path) -> None:
     """On a shared disk: the coordinator's has the run's own name, and is meant by it."""
     other = a_run(tmp_path)
-    first = a_run(tmp_path, part=RunPart("a"))
+    first = a_run(tmp_path, part=RunPart("a", coordinates=True))
     second = a_run(tmp_path, part=RunPart("b.example.com", first.run_id))
     again = a_run(tmp_path, part=RunPart("b.example.com", first.run_id))
     assert second.run_id == f"{first.run_id}.b"

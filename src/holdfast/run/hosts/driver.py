@@ -73,7 +73,9 @@ class _Driver:
             remote_python=job.command.remote_python,
         )
         loop = asyncio.get_running_loop()
-        remark = loop.call_later(2.0, self._say, f"reaching {len(job.hosts)} hosts over ssh")
+        count = len(job.hosts)
+        waiting = f"reaching {count} host{'s' * (count > 1)} over ssh"
+        remark = loop.call_later(2.0, self._say, waiting)
         try:
             async with members_over_ssh(
                 job.hosts,

@@ -46,7 +46,8 @@ class RunPart(NamedTuple):
     node: str
     """what the others call it"""
     run: str = ""
-    """the run's id, as its coordinator tells; '' on the coordinator, which makes it"""
+    """the run's id, as its coordinator tells; '' for a new one"""
+    coordinates: bool = False
 
 
 class CreatedRun(NamedTuple):
@@ -201,7 +202,7 @@ def _describe(
         started=now,
         of=(part.run or paths.run_id) if part else "",
         node=part.node if part else "",
-        coordinates=part is not None and not part.run,
+        coordinates=part is not None and part.coordinates,
     )
     _write(paths.marker, marker)
     _write(paths.launcher, me)

@@ -184,7 +184,8 @@ async def _asked(machines: Machines) -> AsyncIterator[_Asked]:
         ["runs", "--member"], same_python=sys.executable, remote_python=machines.remote_python
     )
     loop = asyncio.get_running_loop()
-    waiting = f"asking {len(machines.hosts)} machines over ssh"
+    count = len(machines.hosts)
+    waiting = f"asking {count} machine{'s' * (count > 1)} over ssh"
     remark = loop.call_later(QUIET_SECONDS, machines.say, waiting)
     try:
         async with members_over_ssh(
