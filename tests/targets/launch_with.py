@@ -3,7 +3,8 @@
     launch_with.py FOLDER PLAN ARGUMENTS-OF-RUN…
 
 PLAN is a comma-separated list of steps, one for each time a rank fails: 'restart', 'stop',
-or 'break' (the watcher itself raises).
+or 'break' (the watcher itself raises). 'fenced' at its end: nothing may outlive the end of an
+attempt.
 """
 
 import json
@@ -58,6 +59,9 @@ class Obedient:
 
     def exiting(self) -> frozenset[int]:
         return frozenset()
+
+    def fenced(self) -> bool:
+        return "fenced" in self.plan
 
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
         self.note("waiting", ranks=list(ranks))

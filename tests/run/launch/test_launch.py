@@ -99,6 +99,18 @@ def test_a_signal_ends_everything_and_is_the_exit_code(tmp_path: Path) -> None:
     assert calls(tmp_path)[1]["signal"] == "SIGTERM"
 
 
+def test_a_fenced_node_gives_its_ranks_no_time(tmp_path: Path) -> None:
+    """The other nodes may start again without it: the grace of ten minutes does not count."""
+    ready = tmp_path / "ready"
+    rank = (
+        f"if [ $RANK = 0 ]; then while [ ! -e {ready} ]; do sleep 0.1; done; exit 3; fi; "
+        f"trap '' TERM; touch {ready}; sleep 600"
+    )
+    arguments = ["--nproc-per-node", "2", "--grace", "600", "--no-python", "sh", "-c", rank]
+    code, _, err = launch(tmp_path, "stop,fenced", *arguments)
+    assert (code, calls(tmp_path)[-1]["what"]) == (3, "stopped"), err
+
+
 def test_a_watcher_that_fails_does_not_end_the_job(tmp_path: Path) -> None:
     """Said once; while it fails as under torchrun, restarts within the user's number. It is asked
     again: what broke it may not come back."""

@@ -280,7 +280,7 @@ class Agent(LocalElasticAgent):
             exiting=lambda: [pids[rank] for rank in self._exiting()],
             sign=sign,
             grace=self._grace,
-            hurry=lambda: self._orders.hurry,
+            hurry=self._hurry,
             waiting=lambda living, left: self._say_waiting([ranks[p] for p in living], left),
             for_saves=lambda: self._time_for_saves(until),
         )
@@ -295,6 +295,9 @@ class Agent(LocalElasticAgent):
         """Who told us to stop gives the grace and no more: then we are killed ourselves."""
         left = until - time.monotonic()
         return max(0.0, left) if self._orders.told else LONGEST_SAVE
+
+    def _hurry(self) -> bool:
+        return self._orders.hurry or self._ask(self._watcher.fenced, False)
 
     def _exiting(self) -> frozenset[int]:
         return self._ask(self._watcher.exiting, frozenset())
@@ -311,9 +314,7 @@ class Agent(LocalElasticAgent):
         brief: Collection[int],
     ) -> None:
         """Before the logs settle: an orphan holds the rank's output open."""
-        ended, left = self._family.end(
-            ranks, seen, until=until, brief=brief, hurry=lambda: self._orders.hurry
-        )
+        ended, left = self._family.end(ranks, seen, until=until, brief=brief, hurry=self._hurry)
         self._unkillable += left
         if ended:
             self._ask(lambda: self._watcher.outlived(ended, ended=True), None)

@@ -189,6 +189,9 @@ class ElectedLauncher:
     def exiting(self) -> frozenset[int]:
         return frozenset() if self._over else self._now().watch.exiting()
 
+    def fenced(self) -> bool:
+        return bool(self._over) or self._now().watch.fenced()
+
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
         self._now().watch.waiting_for_exit(ranks, seconds_left)
 

@@ -148,6 +148,13 @@ class MemberWatch:
         self.observer.read_pages(now := time.monotonic())
         return self.observer.launched(exit_codes.exiting(self._scene(now)))
 
+    def fenced(self) -> bool:
+        """Also once the coordinator has said what comes next, unless nothing does."""
+        if self._order is not None and self._order.action != "restart":
+            return False
+        lost = self.membership.lost()
+        return lost is not None and lost.others_may_start
+
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
         numbers = self.observer.ranks_of(ranks)
         self.reporter.waiting_for_exit(numbers, seconds_left, by_hand=self.stop_signal == "SIGINT")

@@ -36,6 +36,10 @@ class Watcher(Protocol):
         """Local ranks that are on their way out by themselves: their exit handlers may run to the
         end, within the grace time."""
 
+    def fenced(self) -> bool:
+        """Asked while ranks are ended: whether the other nodes may start again without this one.
+        Then nothing of it may run on, and no save is waited for."""
+
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
         """These local ranks have not exited yet, and are killed in so many seconds."""
 

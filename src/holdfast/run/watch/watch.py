@@ -149,6 +149,9 @@ class Watch:
         self.observer.read_pages(now := time.monotonic())
         return self.observer.launched(exit_codes.exiting(self._scene(now)))
 
+    def fenced(self) -> bool:
+        return False  # this node decides whether there is another start
+
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:
         numbers = self.observer.ranks_of(ranks)
         self.reporter.waiting_for_exit(numbers, seconds_left, by_hand=self.stop_signal == "SIGINT")

@@ -83,6 +83,8 @@ class CoordinatorLost(NamedTuple):
     farewell: Farewell
     words: str
     silent: float
+    others_may_start: bool = True
+    """without this node, whose ranks must not outlive their lease; not when it has ended"""
 
 
 class LauncherLink(Protocol):

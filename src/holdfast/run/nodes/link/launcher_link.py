@@ -224,7 +224,7 @@ class JoinedLink:
         except CouldNotJoin as failed:
             if failed.last == CONNECTION_REFUSED:
                 at = endpoint(where, self._port)
-                self._lose("closed", f"{problem}; nothing listens at {at} any more")
+                self._lose("closed", f"{problem}; nothing listens at {at} any more", ended=True)
         except (ChannelClosed, ChannelTimeout):
             pass
         except ChannelError as failed:
@@ -283,9 +283,10 @@ class JoinedLink:
             )
             self._lose("silent", words)
 
-    def _lose(self, farewell: Farewell, words: str) -> None:
+    def _lose(self, farewell: Farewell, words: str, *, ended: bool = False) -> None:
         if not self._lost:
-            self._lost = CoordinatorLost(farewell, words, boot_time() - self._heard_at)
+            silent = boot_time() - self._heard_at
+            self._lost = CoordinatorLost(farewell, words, silent, others_may_start=not ended)
 
     # --- one connection ---
 
@@ -345,7 +346,8 @@ class JoinedLink:
                 if waiting and not waiting.done():
                     waiting.set_result(BothClocks(message.wall, message.monotonic))
             elif isinstance(message, LinkEnds):
-                self._lose("left" if message.done else "closed", quoted(message.why.encode()))
+                farewell: Farewell = "left" if message.done else "closed"
+                self._lose(farewell, quoted(message.why.encode()), ended=message.done)
 
     async def _ordered(self, channel: Channel, message: Ordered) -> None:
         try:
