@@ -69,7 +69,7 @@ def launch(
     from holdfast.check.readers.network import own_addresses
     from holdfast.nodes.channel_errors import CannotListen
     from holdfast.nodes.reach.meeting import MeetingRole
-    from holdfast.nodes.reach.run_meeting import run_role
+    from holdfast.nodes.reach.run_meeting import meeting_doubt, run_role
     from holdfast.run.nodes.joining import resolve
 
     plan = meeting.plan
@@ -84,6 +84,8 @@ def launch(
     role, why = run_role(plan, resolved=resolved, own=here.own, is_host=meeting.is_host)
     if role is MeetingRole.JOIN:
         return _join(here, why)
+    if doubt := meeting_doubt(plan, resolved=resolved, own=here.own):
+        screen.say(doubt)
     try:
         return _coordinate(here, why)
     except CannotListen as problem:
@@ -169,6 +171,8 @@ def coordinated(
 
 
 def _join(here: NodeStart, why: str) -> int:
+    from holdfast.nodes.channel_errors import ChannelError
+    from holdfast.run.launch import exit_codes
     from holdfast.run.nodes.interface_rounds import InterfaceRounds
     from holdfast.run.nodes.joining import join_coordinator, own_address_towards
     from holdfast.run.nodes.membership import Membership
@@ -177,16 +181,21 @@ def _join(here: NodeStart, why: str) -> int:
     flags, meeting, plan, screen = here.flags, here.meeting, here.plan, here.screen
     card = node_card(here, towards=own_address_towards(here.resolved, plan.port))
     screen.say(f"joining {plan.nodes} nodes at {plan.host}:{plan.port}: {why}")
-    with _token(here, coordinates=False) as token:
-        link = join_coordinator(
-            plan,
-            token=token,
-            card=card,
-            rendezvous_id=meeting.rdzv_id,
-            seconds=meeting.join_timeout,
-            own=here.own,
-            say=screen.say,
-        )
+    try:
+        with _token(here, coordinates=False) as token:
+            link = join_coordinator(
+                plan,
+                token=token,
+                card=card,
+                rendezvous_id=meeting.rdzv_id,
+                seconds=meeting.join_timeout,
+                own=here.own,
+                say=screen.say,
+            )
+    except ChannelError as problem:
+        screen.say(f"not started: {problem.sentence}")
+        run_job.leave_error(problem.sentence, exit_codes.STOPPED_BY_VERDICT)
+        return exit_codes.STOPPED_BY_VERDICT
     try:
         screen.say(f"joined {link.coordinator} as {link.admitted.name}")
         part = RunPart(node=link.admitted.name, run=link.admitted.run)

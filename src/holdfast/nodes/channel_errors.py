@@ -69,10 +69,12 @@ class WrongToken(ChannelError):
 
 
 class Refused(ChannelError):
-    """The coordinator knows us, and does not admit us; `why` is in its own words."""
+    """The coordinator knows us, and does not admit us; `why` is in its own words. On the
+    coordinator (`by_us`) it is the peer that was not admitted."""
 
-    def __init__(self, peer: str, why: str) -> None:
-        super().__init__(f"{peer} refused this node: {why}")
+    def __init__(self, peer: str, why: str, *, by_us: bool = False) -> None:
+        verb = "was refused" if by_us else "refused this node"
+        super().__init__(f"{peer} {verb}: {why}")
         self.why = why
 
 

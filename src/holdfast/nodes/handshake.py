@@ -181,7 +181,7 @@ async def greet_member(
         if why := _other_run(me, theirs) or admit(theirs):
             answer = NotAdmitted(why[:1000])
             await stream.write(msgspec.msgpack.encode(answer), seconds=seconds)
-            raise Refused(_named(stream, theirs), why)
+            raise Refused(_named(stream, theirs), why, by_us=True)
         mac = keys.proof(Side.COORDINATOR) if keys else bytes(32)
         await stream.write(msgspec.msgpack.encode(Proof(mac)), seconds=seconds)
         if keys:

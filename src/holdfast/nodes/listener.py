@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -61,9 +62,14 @@ class Listener:
         if not isinstance(problem, TURNED_AWAY):
             self.strangers += 1
         elif len(self.turned_away) < MOST_NAMED and not any(
-            problem.sentence == known.sentence for known in self.turned_away
+            _without_ports(problem) == _without_ports(known) for known in self.turned_away
         ):
             self.turned_away.append(problem)
+
+
+def _without_ports(problem: ChannelError) -> str:
+    """One that tries again comes from another port every time."""
+    return re.sub(r":\d+(?=[ )])", "", problem.sentence)
 
 
 @contextlib.asynccontextmanager

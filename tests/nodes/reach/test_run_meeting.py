@@ -12,6 +12,7 @@ from holdfast.nodes.reach.run_meeting import (
     NodeFlags,
     OneNode,
     listen_addresses,
+    meeting_doubt,
     plan_run,
     run_role,
 )
@@ -138,3 +139,23 @@ def test_it_listens_where_the_others_can_come(
 ) -> None:
     planned = plan(nnodes="2", endpoint=f"{host}:29400")
     assert listen_addresses(planned, resolved=resolved, own=OWN) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "resolved", "words"),
+    [
+        ("10.0.0.1", ("10.0.0.1",), ""),
+        ("a", ("127.0.1.1",), ""),
+        ("a", ("10.0.0.1",), ""),
+        ("a", (), ""),
+        ("localhost", ("127.0.0.1",), "only launchers on this machine can join"),
+        ("127.0.0.1", ("127.0.0.1",), "only launchers on this machine can join"),
+        ("203.0.113.7", ("203.0.113.7",), "none of this node's addresses (10.0.0.1) is"),
+    ],
+)
+def test_a_coordinator_doubts_a_place_where_others_may_not_find_it(
+    host: str, resolved: tuple[str, ...], words: str
+) -> None:
+    doubt = meeting_doubt(plan(nnodes="2", endpoint=f"{host}:29400"), resolved=resolved, own=OWN)
+    assert words in doubt
+    assert bool(words) == bool(doubt)

@@ -118,10 +118,33 @@ def listen_addresses(
 ) -> tuple[str, ...]:
     """At the address the user named, where this node has it and others can use it; else at all of
     them: a name means another address on each node, and behind NAT the address is the router's."""
-    loopback = all(address.startswith("127.") or address == "::1" for address in resolved)
+    loopback = all(map(_is_loopback, resolved))
     if is_address(plan.host) and (plan.host in own or loopback):
         return (plan.host,)
     return EVERYWHERE
+
+
+def meeting_doubt(plan: MeetingPlan, *, resolved: Collection[str], own: Collection[str]) -> str:
+    """What may keep the other nodes from coming to this one, which coordinates; '' when nothing."""
+    loopback = [address for address in resolved if _is_loopback(address)]
+    if plan.host == "localhost" or (is_address(plan.host) and loopback):
+        return (
+            f"{plan.host} is every machine's own name for itself: only launchers on this machine "
+            "can join; for several machines name an address of one of them on all"
+        )
+    if resolved and not loopback and not set(resolved) & set(own):
+        mine = ", ".join(sorted(ip for ip in own if not _is_loopback(ip) and ":" not in ip))
+        there = next(iter(resolved))
+        return (
+            f"{plan.host} ({plan.host_source}) is {there}, and none of this node's addresses "
+            f"({mine}) is: the others come here only if that address is forwarded to this machine "
+            "(NAT); is node rank 0 given to one node only?"
+        )
+    return ""
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
 
 
 def _step_size(environment: Mapping[str, str]) -> int | None:

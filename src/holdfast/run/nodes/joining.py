@@ -34,6 +34,7 @@ SAY_AGAIN = (30.0, 60.0, 120.0)
 """seconds until the same is said again, while nothing changes"""
 REFUSED_SECONDS = 30.0
 """a coordinator of another run may be about to end; longer it is not waited for"""
+REFUSED_PAUSE = 2.0
 
 Say = Callable[[str], None]
 
@@ -53,6 +54,7 @@ def join_coordinator(
     teller = _Teller(say)
     connected_before = False
     while True:
+        pause = 0.0
         left = began + seconds - time.monotonic()
         try:
             return JoinedLink(
@@ -78,10 +80,11 @@ def join_coordinator(
         except ChannelError as problem:  # it is known there, and not admitted
             seen = SightWords(problem.sentence, problem.hint)
             end, failure = began + min(seconds, REFUSED_SECONDS), problem
-            time.sleep(1.0)
+            pause = REFUSED_PAUSE
         teller.tell(seen, time.monotonic())
         if time.monotonic() >= end:
             raise failure
+        time.sleep(pause)
 
 
 class _Teller:
