@@ -70,7 +70,9 @@ def play(row: FaultRow, folder: Path, *, launcher: LauncherName = "holdfast") ->
             else:
                 _note(row, job, seen)
             left = [h for h in hosts if job.nodes[h.name].process.poll() is None]
-            seen.ended = [h.name for h in hosts if h not in left and h.name not in row.silent]
+            seen.ended = seen.ended or [
+                h.name for h in hosts if h not in left and h.name not in row.silent
+            ]
             seen.orphans = job.orphans([host for host in hosts if host not in left], seconds=1)
             seen.exits = job.end()
             seen.orphans |= job.orphans(hosts)
@@ -115,6 +117,7 @@ def _after(row: FaultRow, job: NodesJob, hosts: list[Host], seen: Measured) -> N
             seen.problems.append(f"resumed at step {step.step}")
     elif row.after == "stops":
         codes = job.exits(30, hosts)
+        seen.ended = [name for name, code in codes.items() if code is not None]
         seen.problems += [f"{n} runs on" for n, code in codes.items() if code is None]
         seen.problems += [f"{n} ends with {c}" for n, c in codes.items() if c == 0]
 

@@ -14,15 +14,14 @@ from tests.run.nodes.measure import play
 
 KILLED = FaultRow(
     "killed", "the launcher of the second host is killed", kill_launcher, ("node-lost",),
-    ("bravo",), silent=("bravo",), world=1, hosts=2, nnodes="1:2",
+    ("bravo",), silent=("bravo",), world=1, hosts=2, nnodes="1:2", asked=("pause=0.01",),
 )  # fmt: skip
 CUT = FaultRow(
     "cut", "the cable of the second host is out", cut_host, fault_rows.LOST,
-    ("bravo",), silent=("bravo",), world=1, hosts=2, nnodes="1:2", then=is_fenced,
+    ("bravo",), silent=("bravo",), world=1, hosts=2, nnodes="1:2", asked=("pause=0.01",), then=is_fenced,
 )  # fmt: skip
 
 
-@pytest.mark.long
 @pytest.mark.lab
 @pytest.mark.xdist_group("nodes-lab-jobs")
 @pytest.mark.parametrize("row", [KILLED, CUT], ids=lambda row: row.name)
