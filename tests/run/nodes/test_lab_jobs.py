@@ -18,7 +18,8 @@ KILLED = FaultRow(
 )  # fmt: skip
 CUT = FaultRow(
     "cut", "the cable of the second host is out", cut_host, fault_rows.LOST,
-    ("bravo",), silent=("bravo",), world=1, hosts=2, nnodes="1:2", asked=("pause=0.01",), then=is_fenced,
+    ("bravo",), silent=("bravo",), world=1, hosts=2, nnodes="1:2", asked=("pause=0.01",),
+    then=is_fenced,
 )  # fmt: skip
 
 
