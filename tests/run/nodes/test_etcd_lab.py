@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("etcd-lab")]
 class EtcdJob(NamedTuple):
     job: NodesJob
     etcd: Etcd
+    servers: list[Host]
 
     def coordinator(self) -> Host:
         """By its own word."""
@@ -52,7 +54,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., EtcdJob]]:
                 lab, hosts, tmp_path / "job", nnodes=nnodes, steps=steps, typed=_meet_in(etcd)
             )
             job.start_all()
-            return EtcdJob(job, etcd)
+            return EtcdJob(job, etcd, servers)
 
         yield begin
         for one in made:
@@ -86,4 +88,80 @@ def test_the_coordinators_host_is_cut_off_and_the_others_go_on(
     job.mark()
     step = job.goes_on(world=3, seconds=150)
     assert step is not None, job.screen()
+    assert not job.curve_breaks()
+
+
+@pytest.mark.long
+def test_etcd_may_lose_its_leader_or_restart_and_the_job_notices_nothing(
+    start: Callable[..., EtcdJob],
+) -> None:
+    both = start(2, nnodes="1:2", members=3)
+    job = both.job
+    job.wait_for_steps(30)
+    job.mark()
+    leader = both.etcd.leader()
+    leader.kill()
+    time.sleep(12)  # longer than a lease, and than etcd's own election
+    leader.start()
+    for member in both.etcd.members:
+        if member is not leader:
+            member.stop()
+    time.sleep(12)  # no majority: nobody can be elected, nothing can be renewed
+    for member in both.etcd.members:
+        if member is not leader:
+            member.go_on()
+    for host in job.hosts:
+        assert both.says(host, "etcd answers again", seconds=30), job.screen()
+    newest = job.newest()
+    assert newest is not None
+    assert newest.attempt == 0, job.screen()
+    job.wait_for_steps(newest.step + 20, seconds=30)
+    assert not [job.sentences(host) for host in job.hosts if job.sentences(host)]
+
+
+@pytest.mark.long
+def test_a_killed_coordinator_is_replaced_and_a_partition_leaves_one_group(
+    start: Callable[..., EtcdJob],
+) -> None:
+    both = start(3, nnodes="1:3")
+    job = both.job
+    job.wait_for_steps(30)
+    first = both.coordinator()
+    job.mark()
+    job.kill_launcher(first)
+    assert job.goes_on(world=2, seconds=60), job.screen()
+    assert not job.left_on(first)
+    left = [host for host in job.hosts if host is not first]
+    second = next(host for host in left if both.says(host, "this node coordinates"))
+    other = next(host for host in left if host is not second)
+    job.mark()
+    job.lab.partition([second], [other, *both.servers])  # its own ranks cannot reach etcd's side
+    step = job.goes_on(world=1, seconds=60)
+    assert step is not None, job.screen()
+    assert not job.ranks_on(second), job.screen()
+    assert len(job.ranks_on(other)) == 1
+    job.lab.restore()
+    assert both.says(second, f"joined {other.name}", seconds=30), job.screen()
+    assert not job.curve_breaks()
+
+
+@pytest.mark.long
+def test_the_end_of_the_job_is_the_end_on_all_nodes(start: Callable[..., EtcdJob]) -> None:
+    both = start(2, nnodes="1:2", steps=60)
+    assert both.job.exits(120) == {"alpha": 0, "bravo": 0}, both.job.screen()
+    assert not both.job.orphans(both.job.hosts)
+
+
+@pytest.mark.long
+def test_a_coordinator_that_is_told_to_stop_hands_over(start: Callable[..., EtcdJob]) -> None:
+    both = start(2, nnodes="1:2")
+    job = both.job
+    job.wait_for_steps(30)
+    gone = both.coordinator()
+    other = next(host for host in job.hosts if host is not gone)
+    job.mark()
+    job.send(gone, signal.SIGTERM)
+    assert job.goes_on(world=1, seconds=60), job.screen()
+    assert job.exits(30, [gone]) == {gone.name: 143}
+    assert both.says(other, "this node coordinates")
     assert not job.curve_breaks()

@@ -26,8 +26,9 @@ from holdfast.nodes.etcd.etcd_errors import (
 
 T = TypeVar("T")
 
-SECONDS = 2.0
-"""for one member to answer: with three, a call ends within 6 s, before a lease does"""
+SECONDS, OTHERS_SECONDS, HEALTH_SECONDS = 2.0, 1.0, 0.5
+"""for the member that answered last, for each other one, and for whether one has a leader: with
+three members a call ends within 6 s, before a lease does"""
 _UNAVAILABLE = (503, 504, 500)
 _NO_LEASE, _BAD_TOKEN = "requested lease not found", "invalid auth token"
 _DENIED = (
@@ -113,22 +114,22 @@ class EtcdClient:
     def _call(
         self, path: str, question: Mapping[str, Any], *, missing_is_fine: bool = False
     ) -> dict[str, Any]:
-        def ask(where: tuple[str, int]) -> dict[str, Any]:
-            answer = self._authorised(where, path, question)
+        def ask(where: tuple[str, int], seconds: float) -> dict[str, Any]:
+            answer = self._authorised(where, path, question, seconds)
             if answer.status == 404 and missing_is_fine:
                 return {}
             return _good(in_words(*where), answer, self.access)
 
         return self._some_member(ask)
 
-    def _some_member(self, ask: Callable[[tuple[str, int]], T]) -> T:
+    def _some_member(self, ask: Callable[[tuple[str, int], float], T]) -> T:
         problems: list[EtcdError] = []
         count = len(self.access.endpoints)
         for turn in range(count):
             number = (self._last_good + turn) % count
             where = self.access.endpoints[number]
             try:
-                answer = ask(where)
+                answer = ask(where, OTHERS_SECONDS if turn else SECONDS)
             except LeaseExpired:
                 raise
             except EtcdUnreachable as problem:
@@ -145,7 +146,7 @@ class EtcdClient:
         if isinstance(problem, NoLeader):
             return problem
         try:
-            answer = gateway.ask(where, "/health", tls=self._tls, seconds=1.0)
+            answer = gateway.ask(where, "/health", tls=self._tls, seconds=HEALTH_SECONDS)
         except EtcdError:
             return problem
         if str(answer.document.get("health")) == "false":
@@ -153,41 +154,41 @@ class EtcdClient:
         return problem
 
     def _authorised(
-        self, where: tuple[str, int], path: str, question: Mapping[str, Any]
+        self, where: tuple[str, int], path: str, question: Mapping[str, Any], seconds: float
     ) -> gateway.Answer:
         if not self._prefix:
-            self._version(where)
+            self._version(where, seconds)
         if self.access.user and not self._token:
-            self._log_in(where)
-        answer = self._post(where, path, question)
+            self._log_in(where, seconds)
+        answer = self._post(where, path, question, seconds)
         if _BAD_TOKEN in str(answer.document.get("error", "")):  # they last five minutes
-            self._log_in(where)
-            answer = self._post(where, path, question)
+            self._log_in(where, seconds)
+            answer = self._post(where, path, question, seconds)
         return answer
 
     def _post(
-        self, where: tuple[str, int], path: str, question: Mapping[str, Any]
+        self, where: tuple[str, int], path: str, question: Mapping[str, Any], seconds: float
     ) -> gateway.Answer:
         return gateway.ask(
             where,
             self._prefix + path,
             dict(question),
             tls=self._tls,
-            seconds=SECONDS,
+            seconds=seconds,
             token=self._token,
         )
 
-    def _log_in(self, where: tuple[str, int]) -> None:
+    def _log_in(self, where: tuple[str, int], seconds: float) -> None:
         self._token = ""
         who = {"name": self.access.user, "password": self.access.password}
-        answer = self._post(where, "/auth/authenticate", who)
+        answer = self._post(where, "/auth/authenticate", who, seconds)
         if "authentication is not enabled" in str(answer.document.get("error", "")):
             return
         self._token = str(_good(in_words(*where), answer, self.access).get("token", ""))
 
-    def _version(self, where: tuple[str, int]) -> str:
+    def _version(self, where: tuple[str, int], seconds: float) -> str:
         name = in_words(*where)
-        answer = gateway.ask(where, "/version", tls=self._tls, seconds=SECONDS)
+        answer = gateway.ask(where, "/version", tls=self._tls, seconds=seconds)
         version = answer.document.get("etcdserver")
         if not isinstance(version, str):
             raise NotEtcd(

@@ -203,12 +203,13 @@ class Elector:
 
     def _keep(self) -> None:
         while not self._closing:
+            asked = _now()
             try:
                 if self._renew():
                     self._save()
                     self._outage.over()
             except EtcdError as problem:
-                self._outage.began(problem, coordinates=bool(self._coordinates))
+                self._outage.began(asked, problem, coordinates=bool(self._coordinates))
             self._wake.wait(RENEW_EVERY)
             self._wake.clear()
 
@@ -309,8 +310,8 @@ class _Outage:
         self._since = 0.0
         self._told = False
 
-    def began(self, problem: EtcdError, *, coordinates: bool) -> None:
-        self._since = self._since or _now()
+    def began(self, asked: float, problem: EtcdError, *, coordinates: bool) -> None:
+        self._since = self._since or asked
         if self._told or _now() - self._since < SAID_AFTER:
             return
         self._told = True
