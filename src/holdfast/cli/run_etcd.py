@@ -104,6 +104,7 @@ class Roles:
             coordination,
             watch,
             took_over=elected.took_over,
+            least=here.meeting.least,
             say=here.screen.say,
         )
 
@@ -115,11 +116,11 @@ class Roles:
 
         left = takeover.with_loss(left)
         again = takeover.may_continue(left, run_job.policy_of(self._here.flags))
-        self._here.screen.say(f"took over from the coordinator that was lost: {again.reason}")
+        self._here.screen.say(f"this node takes over: {again.reason}")
         if not again.allowed:
             self.elector.end_job(again.reason)
             raise JobIsOver(again.reason, exit_codes.STOPPED_BY_VERDICT)
-        return left
+        return msgspec.structs.replace(left, leaving="")
 
     def _listen(self, token: Token) -> ListeningLink:
         """On a port that the kernel gives to no outgoing connection; etcd tells the others."""

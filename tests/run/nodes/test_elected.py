@@ -74,6 +74,9 @@ class Role:
     def say_over(self, why: str, action: str) -> None:
         self.said.append(f"{why}; {action}")
 
+    def hand_over(self, sign: signal.Signals) -> bool:
+        return self.coordinates and sign is not signal.SIGINT
+
     def own_address(self, place: RoundPlace) -> str:
         return place.address
 
@@ -260,3 +263,25 @@ def test_a_takeover_is_a_restart_like_any_other(
     assert again.allowed is allowed
     assert words in again.reason
     assert takeover.carried_job(left.plain()) == left
+
+
+def test_a_coordinator_that_is_told_to_stop_costs_no_restart() -> None:
+    typed = Policy(patience=None, max_restarts=1, restarts_typed=True)
+    left = CarriedJob(failures=(FAILED,), leaving="a was told to stop (SIGTERM)")
+    assert takeover.with_loss(left) == left
+    assert takeover.may_continue(left, typed).allowed
+    default = Policy(patience=None, max_restarts=3)
+    assert takeover.may_hand_over(left, typed, others=1, least=1)
+    assert not takeover.may_hand_over(left, typed, others=1, least=2)
+    assert not takeover.may_hand_over(left, default, others=1, least=1)
+    assert takeover.may_hand_over(CarriedJob(resumes=True), default, others=1, least=1)
+
+
+def test_who_hands_over_does_not_end_the_job(nodes: tuple[Node, Node]) -> None:
+    a, b = nodes
+    b.next_round()
+    b.roles[0].why_over = "the coordinator a left"
+    a.launcher.told_to_stop(signal.SIGTERM)
+    a.launcher.finish(143)
+    b.next_round()
+    assert b.roles[1].coordinates

@@ -61,6 +61,9 @@ class NodeRole(Protocol):
     def say_over(self, why: str, action: str) -> None:
         """To the user, and what is done about it."""
 
+    def hand_over(self, sign: signal.Signals) -> bool:
+        """A signal asked this launcher to end: whether the others go on without it."""
+
     def own_address(self, place: RoundPlace) -> str:
         """Of this node, that others use."""
 
@@ -97,7 +100,7 @@ class ElectedLauncher:
         self._local_ranks: frozenset[int] = frozenset()
         self._published: CarriedJob | None = None
         self._published_at = 0.0
-        self._contact = False
+        self._contact = self._handed_over = False
 
     def meet(self) -> None:
         """The first election, before there is anything to watch."""
@@ -202,7 +205,12 @@ class ElectedLauncher:
         return not self._over and self._now().watch.waits_for_others(sign)
 
     def told_to_stop(self, sign: signal.Signals) -> None:
-        if self.role is not None:
+        if self.role is None:
+            return
+        self._handed_over = not self._over and self.role.hand_over(sign)
+        if self._handed_over:
+            self._publish()
+        else:
             self.role.watch.told_to_stop(sign)
 
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
@@ -234,7 +242,7 @@ class ElectedLauncher:
     def finish(self, exit_code: int) -> None:
         """The launcher ends; its ranks are gone, its last words are said."""
         if self.role is not None:
-            if self.role.carried() is not None and not self._over:
+            if self.role.carried() is not None and not (self._over or self._handed_over):
                 self._elector.end_job(f"the job ended with exit code {exit_code}")
             self.role.close()
         self._elector.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 from holdfast.analysis.scene import attempt_start
@@ -11,8 +12,9 @@ from holdfast.run.nodes.coordination import Coordination
 from holdfast.run.nodes.link.interface import CoordinatorLost, LauncherLink
 from holdfast.run.nodes.member_watch import MemberWatch
 from holdfast.run.nodes.membership import Membership
+from holdfast.run.nodes.messages import EndRound
 from holdfast.run.nodes.round_source import OpenStore, RoundPlace, ToldToEnd
-from holdfast.run.nodes.takeover import CarriedJob
+from holdfast.run.nodes.takeover import CarriedJob, may_hand_over
 from holdfast.run.watch.watch import Watch
 
 FENCE = 4.0
@@ -49,6 +51,10 @@ class MemberRole:
         else:
             self._say(f"{why}; {action}")
 
+    def hand_over(self, sign: signal.Signals) -> bool:
+        del sign  # the coordinator decides
+        return False
+
     def own_address(self, place: RoundPlace) -> str:
         del place
         return self._link.own_address
@@ -68,9 +74,12 @@ class CoordinatorRole:
         watch: Watch,
         *,
         took_over: bool,
+        least: int,
         say: Say,
     ) -> None:
         self._elector, self._coordination, self._say = elector, coordination, say
+        self._least = least
+        self._leaving = ""
         self._not_before = time.monotonic() + FENCE * took_over
         self.rounds, self.watch = self, watch
 
@@ -98,10 +107,28 @@ class CoordinatorRole:
     def say_over(self, why: str, action: str) -> None:
         self._say(f"{why}; {action}")
 
+    def hand_over(self, sign: signal.Signals) -> bool:
+        """All ranks save and end; then the others go on without this node, if they are enough."""
+        start, others = self._coordination.round(), self._coordination.states().values()
+        heard = sum(state.hearing == "heard" and state.told is None for state in others)
+        left, policy = self.carried(), self.watch.policy
+        if start is None or sign is signal.SIGINT:
+            return False
+        if not may_hand_over(left, policy, others=heard, least=self._least):
+            return False
+        self.watch.stop_signal = sign.name
+        self._leaving = f"{self.watch.observer.host} was told to stop ({sign.name})"
+        told = f"{self._leaving}: saving, then another node coordinates"
+        self._say(told)
+        self._coordination.say([told])
+        order = EndRound(round=start.round, action="restart", reason=told)
+        self._coordination.end_round(order)
+        return True
+
     def own_address(self, place: RoundPlace) -> str:
         return place.address
 
-    def carried(self) -> CarriedJob | None:
+    def carried(self) -> CarriedJob:
         account = self.watch.observer.events.account
         return CarriedJob(
             newest=self._coordination.round(),
@@ -110,6 +137,7 @@ class CoordinatorRole:
             resumes=attempt_start.can_resume(account),
             step=account.base + self.watch.progress.steps,
             saved=self.watch.observer.newest_save(),
+            leaving=self._leaving,
         )
 
     def close(self) -> None:

@@ -25,6 +25,8 @@ class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
     """that it had come to, a few seconds ago; 0 may be 'unknown'"""
     saved: str = ""
     """the newest checkpoint"""
+    leaving: str = ""
+    """why the coordinator hands over by itself; '' while it does not"""
 
     def plain(self) -> dict[str, Any]:
         document: dict[str, Any] = msgspec.to_builtins(self)
@@ -37,7 +39,10 @@ def carried_job(document: Mapping[str, Any]) -> CarriedJob:
 
 
 def with_loss(left: CarriedJob) -> CarriedJob:
-    """The loss of the coordinator is a failure like any other, and counts as one restart."""
+    """The loss of the coordinator is a failure like any other, and counts as one restart; that it
+    was told to stop is none."""
+    if left.leaving:
+        return left
     lost = Failure(slug=SLUG, ranks=(), step=left.step, lasted=0.0)
     return msgspec.structs.replace(
         left, failures=(*left.failures, lost), restarts=left.restarts + 1
@@ -46,8 +51,16 @@ def with_loss(left: CarriedJob) -> CarriedJob:
 
 def may_continue(left: CarriedJob, policy: Policy) -> Restart:
     """`left` with the loss in it."""
+    if left.leaving:  # by its own decision, which is below
+        return Restart(True, f"{left.leaving} (not counted)")
     if not policy.max_restarts:
         return Restart(False, "stopping (--max-restarts is 0)")
     if not policy.restarts_typed and not left.resumes:
         return Restart(False, restart.NO_RESUME)
     return restart.within_budget(left.failures, policy)
+
+
+def may_hand_over(left: CarriedJob, policy: Policy, *, others: int, least: int) -> bool:
+    """Whether a coordinator that is told to stop leaves the job to the `others` that are heard."""
+    resumes = policy.max_restarts > 0 if policy.restarts_typed else left.resumes
+    return resumes and others >= least
