@@ -39,6 +39,18 @@ def test_numbers_are_compressed() -> None:
     assert text.numbers([7, 0, 1, 2, 3, 4, 6]) == "0-4,6-7"
 
 
+@given(st.sets(st.integers(0, 2000)))
+def test_a_sentence_names_all_ranks_or_says_how_many_more(values: set[int]) -> None:
+    said = text.some_numbers(values)
+    assert len(said) < 120
+    shown, _, more = said.partition(" and ")
+    runs = [part.partition("-") for part in filter(None, shown.split(","))]
+    named = {n for a, _, b in runs for n in range(int(a), int(b or a) + 1)}
+    assert named <= values
+    assert len(values) - len(named) == (int(more.removesuffix(" more")) if more else 0)
+    assert more or said == text.numbers(values)
+
+
 @given(st.text(st.characters()), st.integers())
 def test_what_is_legible_can_be_encoded_and_stays_what_it_was(said: str, number: int) -> None:
     assert text.printable({said: [said, (number, None)]}) == {

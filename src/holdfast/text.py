@@ -69,10 +69,26 @@ def numbers(values: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
+MANY_RUNS = 16
+"""of numbers that a sentence holds: every other one of 1,024 ranks is no longer read"""
+
+
+def some_numbers(values: Iterable[int]) -> str:
+    """The same in a sentence; of very many the first: '0,2,4,6,8,10,12,14 and 504 more'."""
+    listed = sorted(set(values))
+    runs = numbers(listed).split(",")
+    if len(runs) <= MANY_RUNS:
+        return ",".join(runs)
+    shown = runs[: MANY_RUNS // 2]
+    last = int(shown[-1].rpartition("-")[2])
+    more = sum(value > last for value in listed)
+    return f"{','.join(shown)} and {more} more"
+
+
 def ranks(values: Iterable[int]) -> str:
     """'rank 2', 'ranks 0-1,3'."""
     listed = set(values)
-    return f"rank{'' if len(listed) == 1 else 's'} {numbers(listed)}"
+    return f"rank{'' if len(listed) == 1 else 's'} {some_numbers(listed)}"
 
 
 def names(values: Iterable[str], shown: int = 5) -> str:

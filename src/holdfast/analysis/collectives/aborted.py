@@ -58,7 +58,7 @@ def find(scene: Scene, open_at: Iterable[tuple[str, int]], recorders: Recorders)
 def _place(
     scene: Scene, group: str, sequence: int, recorders: Recorders, gone: int
 ) -> _Place | None:
-    seen = {r: c for r, rec in recorders.items() if (c := signature.entry(rec, group, sequence))}
+    seen = groups.indexed(recorders).met.get(group, {}).get(sequence, {})
     latest = all(recorders[rank].entered[group] <= sequence for rank in seen)
     if not seen or gone in seen or not latest or not _may_be_in(gone, group, sequence, recorders):
         return None

@@ -55,7 +55,7 @@ class _Round(msgspec.Struct, frozen=True, kw_only=True):
 
 def straggler(scene: Scene) -> Straggler | None:
     """The one rank for which the others wait, in whichever groups they meet it."""
-    found = [late for part in worlds.parts(scene) if (late := _of_one_world(part)) is not None]
+    found = [late for part in worlds.parts(scene) if (late := part.memo(_of_one_world)) is not None]
     return max(found, key=lambda late: late.share, default=None)
 
 
@@ -99,19 +99,16 @@ def _rounds(recorders: Recorders) -> list[_Round]:
     """The last collectives of each group that all its members have entered, oldest first; all
     groups over the same time, for where one is not known, lateness that it hands on to another
     looks like that rank's own."""
-    times: dict[str, dict[int, dict[int, float]]] = {}
-    for rank, recorder in recorders.items():
-        for c in recorder.collectives:
-            if c.created:
-                times.setdefault(c.group, {}).setdefault(c.sequence, {})[rank] = c.created
+    known = groups.indexed(recorders)
     found: list[_Round] = []
     since = 0.0
-    for group, positions in times.items():
-        members = groups.read_members(group, recorders)
+    for group, positions in known.met.items():
+        members = groups.read_members(group, known)
         whole = [positions[n] for n in sorted(positions) if len(positions[n]) == len(members) > 1]
+        times = [{rank: c.created for rank, c in seen.items()} for seen in whole]
         own = [
             _Round(group=group, arrivals=arrivals, over=max(arrivals.values()))
-            for arrivals in whole[-WINDOW:]
+            for arrivals in [one for one in times if all(one.values())][-WINDOW:]
         ]
         if len(own) >= WINDOW // 2:  # it may have begun before what is known of it
             since = max(since, own[0].over)
@@ -130,6 +127,8 @@ def _lags(
         for rank in r.arrivals:
             released.setdefault(rank, []).append(r.over)
     for r in rounds:
+        if r.over - min(r.arrivals.values()) <= NEGLIGIBLE:
+            continue  # as in most
         last = [rank for rank, at in r.arrivals.items() if at == r.over]
         if len(last) > 1:
             continue

@@ -22,7 +22,9 @@ def find_mismatch(scene: Scene) -> Mismatch | None:
         complete=len(recorders) == len(scene.ranks) and not scene.missing_members,
         shortened=aborted.ranks(scene),
     )
-    return found or aborted.find(scene, _open_places(recorders, failed=ended), recorders)
+    if found or not aborted.ranks(scene):
+        return found
+    return aborted.find(scene, _open_places(recorders, failed=ended), recorders)
 
 
 def among(
@@ -33,15 +35,11 @@ def among(
     `failed`: the job has, or a rank of it. `complete`: no rank's recorder is missing.
     `shortened`: ranks that Gloo ended because they were sent more than they expected.
     """
-    places = _open_places(recorders, failed=failed)
-    wanted = set(places)
-    met: dict[tuple[str, int], dict[int, Collective]] = {}
-    for rank, recorder in recorders.items():
-        for c in recorder.collectives:
-            if (c.group, c.sequence) in wanted:
-                met.setdefault((c.group, c.sequence), {}).setdefault(rank, c)
-    for place in places:
-        seen = met.get(place, {})
+    known = groups.indexed(recorders)
+    for place in _open_places(recorders, failed=failed):
+        seen = known.met[place[0]][place[1]]
+        if len({(c.op, c.shape) for c in seen.values()}) == 1:
+            continue  # most are, and what each moves need not be worked out
         if len({kind(collective) for collective in seen.values()}) > 1:
             return _judge(place, seen, recorders, complete=complete, shortened=shortened)
     return None
@@ -117,9 +115,10 @@ def _right(
 def _is_usual(side: Kind, group: str, sequence: int, recorders: Recorders) -> bool:
     """It has been seen before, so it is the other one that is new."""
     return any(
-        c.group == group and c.sequence < sequence and kind(c) == side
-        for recorder in recorders.values()
-        for c in recorder.collectives
+        kind(c) == side
+        for number, seen in groups.indexed(recorders).met.get(group, {}).items()
+        if number < sequence
+        for c in seen.values()
     )
 
 

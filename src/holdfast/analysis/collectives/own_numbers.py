@@ -16,10 +16,34 @@ while. More means that the clock was set in between"""
 EMPTY = Recorder(collectives=(), entered={}, finished={})
 
 
+class Numbering:
+    """The launcher's rank of each number in a world. All its ranks list the same groups."""
+
+    def __init__(self, ranks: Mapping[int, int]) -> None:
+        self._ranks = ranks
+        self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._same = frozenset(n for n, rank in ranks.items() if n == rank)
+
+    def rank(self, number: int) -> int:
+        """Below zero where it is not known."""
+        return self._ranks.get(number, -1 - number)
+
+    def of_group(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """Their order in the group is kept."""
+        if numbers not in self._known:
+            found = tuple(map(self.rank, numbers))
+            self._known[numbers] = numbers if found == numbers else found
+        return self._known[numbers]
+
+    def keeps(self, members: Mapping[str, tuple[int, ...]]) -> bool:
+        """Whether every number in these groups is the rank's own, as in most jobs."""
+        return all(self._same.issuperset(numbers) for numbers in members.values())
+
+
 def translated(
-    scene: Scene, view: RankView, ranks: Mapping[int, int], *, stranger: bool = False
+    scene: Scene, view: RankView, numbering: Numbering, *, stranger: bool = False
 ) -> RankView:
-    """`ranks`: number in the world -> rank. Of a `stranger` the recorder shows another group."""
+    """Of a `stranger` the recorder shows another group."""
     recorder = view.recorder
     if isinstance(recorder, Recorder):
         claim = view.beat.claim if view.beat else None
@@ -27,10 +51,10 @@ def translated(
             recorder = EMPTY
         elif claim is not None and not claim.first:
             recorder = since(claim_wall(scene, claim), recorder)
-        recorder = _with_members(recorder, ranks)
+        recorder = _with_members(recorder, numbering)
     beat = view.beat
     if beat is not None and beat.waits_for is not None:
-        awaited = ranks.get(beat.waits_for, _unknown(beat.waits_for))
+        awaited = numbering.rank(beat.waits_for)
         if awaited != beat.waits_for:
             beat = msgspec.structs.replace(beat, waits_for=awaited)
     if recorder is view.recorder and beat is view.beat:
@@ -38,19 +62,11 @@ def translated(
     return msgspec.structs.replace(view, recorder=recorder, beat=beat)
 
 
-def _with_members(recorder: Recorder, ranks: Mapping[int, int]) -> Recorder:
-    """Their order in a group is kept; a member that is not known has a number below zero."""
-    members = {
-        group: tuple(ranks.get(number, _unknown(number)) for number in numbers)
-        for group, numbers in recorder.members.items()
-    }
-    if members == recorder.members:
+def _with_members(recorder: Recorder, numbering: Numbering) -> Recorder:
+    if numbering.keeps(recorder.members):
         return recorder
+    members = {group: numbering.of_group(ns) for group, ns in recorder.members.items()}
     return msgspec.structs.replace(recorder, members=members)
-
-
-def _unknown(number: int) -> int:
-    return -1 - number
 
 
 def told_apart(
@@ -66,7 +82,7 @@ def told_apart(
 
 
 def _of_world(recorder: Recorder, name: str, ranks: tuple[int, ...]) -> Recorder:
-    translated = _with_members(recorder, dict(enumerate(ranks)))
+    translated = _with_members(recorder, Numbering(dict(enumerate(ranks))))
     default = {group: ranks for group in recorder.entered if groups.is_default(group)}
     whole = msgspec.structs.replace(translated, members={**default, **translated.members})
     known = {*whole.entered, *whole.members, *(m.group for m in whole.messages)}

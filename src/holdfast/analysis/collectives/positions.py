@@ -65,7 +65,8 @@ class OpenCollectives:
     def __init__(
         self, recorders: Recorders, *, ended: tuple[int, ...], unread: frozenset[int]
     ) -> None:
-        self.recorders, self.ended, self.unread = recorders, ended, unread
+        self.recorders, self.ended, self.unread = groups.indexed(recorders), ended, unread
+        self.everyone = frozenset((*recorders, *ended, *unread))
         self.groups: dict[str, _Group] = {}
         self.absent: dict[tuple[str, int], tuple[int, ...]] = {}
         self.messages = self._open_messages()
@@ -106,8 +107,7 @@ class OpenCollectives:
     def _group(self, group: str) -> _Group:
         if group not in self.groups:
             told = frozenset(groups.listed_members(group, self.recorders))
-            everyone = frozenset((*self.recorders, *self.ended, *self.unread))
-            members = told or (everyone if is_default(group) else frozenset())
+            members = told or (self.everyone if is_default(group) else frozenset())
             self.groups[group] = _Group(
                 members=tuple(sorted(groups.read_members(group, self.recorders))),
                 known=bool(members),
@@ -127,9 +127,9 @@ class OpenCollectives:
 
     def _open_messages(self) -> dict[int, list[Wait]]:
         """Of each rank: the sends and receives whose other side has not come, a batch as one."""
-        told = {group: ranks for r in self.recorders.values() for group, ranks in r.members.items()}
+        ended = set(self.ended)
         batches: dict[tuple[int, str, int], list[Message]] = {}
-        for m in messages.unanswered(self.recorders, told):
+        for m in messages.unanswered(self.recorders, self.recorders.listed):
             batches.setdefault((m.rank, m.group, m.sequence), []).append(m)
         found: dict[int, list[Wait]] = {}
         for (rank, group, sequence), batch in batches.items():
@@ -140,7 +140,7 @@ class OpenCollectives:
                 sequence=sequence,
                 op=messages.words(batch),
                 absent=tuple(p for p in peers if p in self.recorders),
-                gone=tuple(p for p in peers if p in self.ended),
+                gone=tuple(p for p in peers if p in ended),
                 unread=bool(self.unread & set(peers)),
                 timeout=batch[0].timeout,
                 sure=False,

@@ -7,48 +7,58 @@ siblings no recorder says; those are that did the same at every earlier position
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.analysis.collectives import groups
 from holdfast.analysis.collectives.groups import Recorders
 from holdfast.analysis.collectives.signature import Kind, kind
+from holdfast.analysis.scene.scene import Collective
 
 ENOUGH = 3
 """earlier positions that must agree before a group's word counts for another one"""
 LOOK_BACK = 64
 """positions compared"""
 
-Positions = dict[int, dict[int, Kind]]
+Positions = Mapping[int, Mapping[int, Collective]]
 """sequence -> rank -> what it had there"""
 
 
 def of(group: str, sequence: int, recorders: Recorders) -> dict[str, Positions]:
     """The siblings of that group, by what they did up to that position."""
-    past: dict[str, Positions] = {}
-    for rank, recorder in recorders.items():
-        for c in recorder.collectives:
-            if sequence - LOOK_BACK <= c.sequence <= sequence:
-                past.setdefault(c.group, {}).setdefault(c.sequence, {})[rank] = kind(c)
-    own = past.pop(group, {})
-    ranks = groups.seen_in(group, recorders)
+    known = groups.indexed(recorders)
+    own = known.kinds.get(group, {})
+    past = {n: own[n] for n in range(sequence - LOOK_BACK, sequence) if n in own}
+    ranks = known.seen.get(group, frozenset())
     return {
-        other: positions
-        for other, positions in past.items()
-        if ranks.isdisjoint(groups.seen_in(other, recorders)) and _alike(own, positions, sequence)
+        other: known.met[other]
+        for other, theirs in known.kinds.items()
+        if other != group and ranks.isdisjoint(known.seen.get(other, ())) and _alike(past, theirs)
     }
 
 
-def _alike(own: Positions, theirs: Positions, before: int) -> bool:
-    common = [n for n in own if n in theirs and n < before]
+def _alike(past: Mapping[int, Kind | None], theirs: Mapping[int, Kind | None]) -> bool:
+    """All had the same, wherever both were."""
+    if len(past) >= ENOUGH and None not in past.values() and past.items() <= theirs.items():
+        return True  # the usual case, and quicker
+    common = [n for n in past if n in theirs]
     return len(common) >= ENOUGH and all(
-        len({*own[n].values(), *theirs[n].values()}) == 1 for n in common
+        past[n] is not None and past[n] == theirs[n] for n in common
     )
+
+
+def beside(group: str, sequence: int, recorders: Recorders) -> frozenset[int]:
+    """The ranks of its siblings that came to that position."""
+    found = of(group, sequence, recorders).values()
+    return frozenset().union(*(positions.get(sequence, ()) for positions in found))
 
 
 def votes(group: str, sequence: int, recorders: Recorders) -> dict[int, Kind]:
     """What the ranks of its siblings had at that position, as far as they came to it."""
-    found: dict[int, Kind] = {}
-    for positions in of(group, sequence, recorders).values():
-        found |= positions.get(sequence, {})
-    return found
+    return {
+        rank: kind(c)
+        for positions in of(group, sequence, recorders).values()
+        for rank, c in positions.get(sequence, {}).items()
+    }
 
 
 def is_whole(group: str, sequence: int, recorders: Recorders) -> bool:

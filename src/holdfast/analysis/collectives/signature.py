@@ -6,6 +6,7 @@ same. A scatter, a gather or an all_to_all may differ legitimately.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 
@@ -45,6 +46,7 @@ def kind(collective: Collective) -> Kind:
     return collective.op, _amount(collective.shape) if collective.op in ALIKE else ""
 
 
+@functools.lru_cache(maxsize=10_000)
 def _amount(shape: str) -> str:
     """'[2, 3] Float' and '[6] Float' move the same."""
     lists, _, types = shape.rpartition("]")

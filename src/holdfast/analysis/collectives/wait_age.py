@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.analysis.collectives import gpu_side
 from holdfast.analysis.collectives.gpu_side import is_message
 from holdfast.analysis.collectives.positions import Wait
-from holdfast.analysis.scene.scene import Collective, RankView, Recorder, Scene
+from holdfast.analysis.scene.scene import RankView, Recorder, Scene
 
 COARSE = 2.0
 """seconds that a rank may seem silent while it is not: counters are read once a second, and taking
@@ -39,13 +39,11 @@ def _seen_age(scene: Scene, view: RankView, recorder: Recorder | None, wait: Wai
     if not scene.evidence_wall or not begun:
         return silent
     for c in recorded:
-        if c.created and c.started is not False and _is(c, wait):
+        if c.sequence != wait.sequence or c.group != wait.group:
+            continue
+        if c.created and c.started is not False and is_message(c) == wait.is_message:
             last = gpu_side.last_end(recorder) if recorder and wait.on_gpu else 0.0
             recorded_age = scene.evidence_wall - max(c.created, last)
             return silent if recorded_age < 0 else recorded_age  # the wall clock was set back
     unrecorded = scene.evidence_wall - max(begun)
     return max(0.0, unrecorded if wait.alone else min(silent, unrecorded))
-
-
-def _is(c: Collective, wait: Wait) -> bool:
-    return (c.group, c.sequence) == wait.place and is_message(c) == wait.is_message

@@ -68,7 +68,9 @@ def _analyse_world(scene: Scene) -> Waits:
     if moved_on(scene):
         return Waits()
     living = {v.rank: v for v in scene.ranks if v.death is None and v.words is None}
-    recorders = {r: recorder for r, recorder in groups.of(scene).items() if r in living}
+    recorders = groups.IndexedRecorders(
+        (rank, recorder) for rank, recorder in groups.of(scene).items() if rank in living
+    )
     ended = tuple(v.rank for v in scene.ranks if v.rank not in living)
     unread = frozenset(living.keys() - recorders.keys())
     positions = OpenCollectives(recorders, ended=ended, unread=unread)

@@ -86,8 +86,9 @@ def _parts(scene: Scene) -> tuple[Scene, ...]:
 
 def _part(scene: Scene, world: World, *, name: str) -> Scene:
     members = set(world.ranks.values())
+    numbering = own_numbers.Numbering(world.ranks)
     views = tuple(
-        own_numbers.translated(scene, view, world.ranks, stranger=view.rank in world.strangers)
+        own_numbers.translated(scene, view, numbering, stranger=view.rank in world.strangers)
         for view in scene.ranks
         if view.rank in members
     )
@@ -121,10 +122,11 @@ def find(scene: Scene) -> list[World]:
     for world in worlds:
         if _is_the_launchers(world.claim):
             # Its numbers are those the launcher gave, so it is known which ranks have not come.
-            found = {number: number for number in world.missing if number in unplaced}
+            without = set(unplaced)
+            found = {number: number for number in world.missing if number in without}
             world.ranks |= found
             unplaced = [rank for rank in unplaced if rank not in found]
-    lacking = [world for world in worlds if world.missing]
+    lacking = [world for world in worlds if len(world.ranks) < world.claim.world_size]
     if len(lacking) == 1 and len(lacking[0].missing) == len(unplaced):
         lacking[0].ranks |= dict(zip(lacking[0].missing, unplaced, strict=True))
     return sorted(worlds, key=lambda world: min(world.ranks.values()))

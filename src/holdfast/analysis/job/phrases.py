@@ -32,10 +32,10 @@ def who(scene: Scene, ranks: Iterable[int]) -> str:
         node = f"node {at[0].node}, " if at else ""
         return f"rank {listed[0]} ({node}pid {scene.rank(listed[0]).pid})"
     if len(at) == 1:
-        return f"ranks {text.numbers(listed)} on node {at[0].node}"
+        return f"ranks {text.some_numbers(listed)} on node {at[0].node}"
     if 1 < len(at) <= NODES:
-        return "ranks " + ", ".join(f"{text.numbers(o.ranks)} (node {o.node})" for o in at)
-    return f"ranks {text.numbers(listed)}"
+        return "ranks " + ", ".join(f"{text.some_numbers(o.ranks)} (node {o.node})" for o in at)
+    return f"ranks {text.some_numbers(listed)}"
 
 
 def on_node(scene: Scene, rank: int) -> str:

@@ -42,7 +42,8 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
         places = self._places()
         world = f" of {self.scene.world}" if self.scene.world and places else ""
         first = next(iter(places.values()), self.victims)
-        behind = [r for r in self.victims if not any(r in ranks for ranks in places.values())]
+        placed = {rank for ranks in places.values() for rank in ranks}
+        behind = [rank for rank in self.victims if rank not in placed]
         words = [
             f"{text.ranks(ranks)}{_wait_for_it(ranks)} in {title}{world}"
             if ranks is first
@@ -58,12 +59,12 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
         victims, roots = set(self.victims), set(self.roots)
         waiting = [w for w in waits.analyse(self.scene).waits if w.rank in victims]
         direct = [w for w in waiting if not roots.isdisjoint(w.absent)] or waiting
-        places: dict[str, tuple[int, ...]] = {}
+        places: dict[str, list[int]] = {}
         for wait in direct:
             if wait.title:
-                places[wait.title] = (*places.get(wait.title, ()), wait.rank)
+                places.setdefault(wait.title, []).append(wait.rank)
         largest = sorted(places, key=lambda title: -len(places[title]))[:PLACES]
-        return {title: ranks for title, ranks in places.items() if title in largest}
+        return {title: tuple(ranks) for title, ranks in places.items() if title in largest}
 
     def sentence(self) -> str:
         """'rank 0 (pid 1) has been in save() at ckpt.py:40 for 6.0 s, at work; ranks 1-3 wait…'"""

@@ -41,14 +41,15 @@ def act_after(timeout: float) -> float:
 def limited_waits(scene: Scene, victims: tuple[int, ...], *, nccl: bool) -> Iterator[LimitedWait]:
     """The waits of these ranks that torch itself would end; `nccl`: it aborts NCCL's too."""
     evidence_at = scene.evidence_at or scene.now
+    affected = set(victims)
     for wait in waits.analyse(scene).waits:
         view = scene.rank(wait.rank)
         ends = torch_ends(view, wait, nccl=nccl)
-        if wait.rank in victims and ends and (timeout := wait.timeout or _declared(view)):
+        if wait.rank in affected and ends and (timeout := wait.timeout or _declared(view)):
             yield LimitedWait(since=evidence_at - wait.seconds, timeout=timeout)
     for view in scene.ranks:
         claim = join.claim_of(view)
-        if view.rank in victims and claim and claim.timeout and join.waits_to_join(view):
+        if view.rank in affected and claim and claim.timeout and join.waits_to_join(view):
             since = max(claim.at, scene.started_at)
             yield LimitedWait(since=since, timeout=claim.timeout)
 

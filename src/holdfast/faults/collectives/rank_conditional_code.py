@@ -48,6 +48,8 @@ FAULT = Fault(
 )
 
 
+SIDES = 8
+"""places named in a sentence: on a large mesh there may be hundreds"""
 MESSAGES = ("messages", 0)
 
 
@@ -62,17 +64,17 @@ def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
         place = MESSAGES if wait.is_message else (wait.group, wait.sequence)
         sides.setdefault(place, []).append(wait)
     minority = _minority(scene, sides)
-    odd = [w.rank for side in minority or sides.values() for w in side]
+    odd = {w.rank for side in minority or sides.values() for w in side}
     rest = [rank for rank in seen.deadlock if rank not in odd]
     if not minority:
-        where = "; ".join(_waits(side) + _line(scene, side) for side in sides.values())
+        where = _where(scene, list(sides.values()))
         reason = (
             f"the ranks{_of_world(scene)} wait for each other in different groups: {where}; "
             "undecided which side is wrong"
         )
     else:
-        own = "; ".join(_waits(side) + _line(scene, side) for side in minority)
-        others = [side for side in sides.values() if side not in minority]
+        own = _where(scene, minority)
+        others = [side for side in sides.values() if side[0].rank not in odd]
         where = f"{text.ranks(rest)} wait for it"
         if len(others) == 1:
             where = f"{_waits(others[0])} for it{_line(scene, others[0])}"
@@ -96,7 +98,7 @@ def _minority(scene: Scene, sides: dict[tuple[str, int], list[Wait]]) -> list[li
     """
     recorders = groups.of(scene)
     votes = {
-        place: len(side) + len(siblings.votes(*place, recorders)) for place, side in sides.items()
+        place: len(side) + len(siblings.beside(*place, recorders)) for place, side in sides.items()
     }
     if end := _where_all_lead(sides):
         return [end]
@@ -104,7 +106,8 @@ def _minority(scene: Scene, sides: dict[tuple[str, int], list[Wait]]) -> list[li
     alone = [side for place, side in sides.items() if votes[place] == 1 and place != MESSAGES]
     if alone and len(alone) < len(sides):
         return alone
-    most = [place for place in sides if votes[place] == max(votes.values())]
+    highest = max(votes.values())
+    most = [place for place in sides if votes[place] == highest]
     return [side for place, side in sides.items() if place != most[0]] if len(most) == 1 else []
 
 
@@ -124,6 +127,12 @@ def _of_world(scene: Scene) -> str:
 
 def _source(wait: Wait) -> str:
     return "flight recorder" if wait.group else "stack"
+
+
+def _where(scene: Scene, sides: list[list[Wait]]) -> str:
+    shown = [_waits(side) + _line(scene, side) for side in sides[:SIDES]]
+    more = [f"{len(sides) - SIDES} more groups the same way"] if len(sides) > SIDES else []
+    return "; ".join([*shown, *more])
 
 
 def _line(scene: Scene, side: list[Wait]) -> str:

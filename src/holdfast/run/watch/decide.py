@@ -62,7 +62,8 @@ def remember(
     if verdict is None or not lasting or heard.unheard_ranks(scene):
         return msgspec.structs.replace(history, stalled_since=0.0, stalled_at=())
     seen = waits.analyse(scene)
-    places = tuple((w.rank, w.group, w.sequence) for w in seen.waits if w.rank in verdict.victims)
+    victims = set(verdict.victims)
+    places = tuple((w.rank, w.group, w.sequence) for w in seen.waits if w.rank in victims)
     held = (verdict.ranks, places, pace.steps(worlds.part_of(scene, verdict.ranks)))
     if held == history.stalled_at:
         return history
@@ -167,7 +168,8 @@ def waited_for(now: float, scene: Scene, verdict: Verdict, history: StallHistory
     """For how long its victims have surely waited: since we saw them do so, or since they entered
     that collective, whichever is longer."""
     seen = waits.analyse(scene)
-    entered = [scene.evidence_at - w.seconds for w in seen.waits if w.rank in verdict.victims]
+    victims = set(verdict.victims)
+    entered = [scene.evidence_at - w.seconds for w in seen.waits if w.rank in victims]
     since = min([history.stalled_since or now, *entered])
     return now - max(since, history.timers_since)
 
