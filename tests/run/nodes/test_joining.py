@@ -101,15 +101,17 @@ def test_what_is_at_the_meeting_place_is_seen(two: Two) -> None:
 
     with stranger, ThreadPoolExecutor(len(places)) as threads:
         sights = dict(zip(places, threads.map(seen, places.values()), strict=True))
+    nobody = sights.pop("nobody's address")
+    assert nobody.error in ("ETIMEDOUT", "EHOSTUNREACH")  # as the kernel gives up before us or not
+    assert nobody.no_neighbour or nobody.error == "EHOSTUNREACH"
+    assert not any(sight.no_neighbour for sight in sights.values())
     assert {name: (sight.error, sight.answered) for name, sight in sights.items()} == {
         "nothing listens": ("ECONNREFUSED", ""),
         "dropped": ("ETIMEDOUT", ""),
         "rejected": ("ECONNREFUSED", ""),
         "another program": ("", "something else"),
-        "nobody's address": ("ETIMEDOUT", ""),
         "no route": ("ENETUNREACH", ""),
     }
-    assert [name for name, sight in sights.items() if sight.no_neighbour] == ["nobody's address"]
 
 
 def test_a_launcher_of_another_run_is_refused_and_told_why(two: Two) -> None:

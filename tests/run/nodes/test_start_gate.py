@@ -147,6 +147,29 @@ def test_another_version_on_one_node_stops_before_any_path_is_tried() -> None:
     assert any("2.19.3" in line for line in lines)
 
 
+def test_one_of_two_nodes_that_do_not_reach_each_other_is_left_out() -> None:
+    """The coordinator reaches both: no island, and still they cannot train together."""
+    cut = {("node-b", "node-c"): Outcome.DROPPED}
+    _, news, _ = play(gate(2), cards(3), cut)
+    assert news
+    assert news.without == ("node-c",)
+    assert news.why.startswith("peer-unreachable: node-b → node-c is blocked")
+
+
+def test_a_newcomer_that_differs_does_not_stop_those_that_trained_together() -> None:
+    software = some_nodes(3).nodes[2].facts.software
+    library = NcclLibrary(path="/usr/lib/libnccl.so.2", version="2.19.3", origin="system")
+    other = msgspec.structs.replace(software, nccl=(library,))
+    one = gate(2)
+    play(one, cards(2))
+    _, news, _ = play(one, cards(3, node_c={"software": other}))
+    assert news
+    assert (news.without, news.stop) == (("node-c",), "")
+    _, news, _ = play(gate(2), cards(3, node_c={"software": other}))
+    assert news
+    assert news.stop
+
+
 def test_a_node_that_does_not_answer_is_said_and_not_held_back() -> None:
     lines, news, _ = play(gate(2), cards(2), mute=["node-b"])
     assert news is None

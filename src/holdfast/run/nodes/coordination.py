@@ -203,7 +203,7 @@ class Coordination:
             self._screen.say("skip the checks with `holdfast run --no-check …` on every node")
             self._end_job(f"not started: {news.stop}", exit_codes.CHECKS_FAILED)
         self._rounds.leave_out(news.without)
-        self._send(news.without, self._left_out("the others cannot reach it"))
+        self._send(news.without, self._left_out(news.why))
 
     def _unchecked(self, nodes: Sequence[str]) -> str:
         cards = self._rounds.cards()

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 import msgspec
 
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.nodes import Node, NodesFacts, Outcome, PortKind, Reached, Target
+from holdfast.analysis.nodes import (
+    Node,
+    NodesFacts,
+    Outcome,
+    PathLoss,
+    PathSizes,
+    PortKind,
+    Reached,
+    RouteTo,
+    Target,
+)
 from holdfast.run.nodes.messages import NodeCard
 from holdfast.run.nodes.path_trials import TrialOutcome
 
+P = TypeVar("P", Reached, RouteTo, PathSizes, PathLoss)
 NOT_ASKED = Unread(why="not asked before a start")
 
 
@@ -46,6 +58,7 @@ def nodes_facts(
     )
     if len(nodes) < 2:
         return None
+    trial = trial and _between(trial, {node.name for node in nodes})
     not_tried = Unread(why="the paths were not tried yet")
     plan = next(
         (node.facts.plan for node in nodes if node.name == coordinator), nodes[0].facts.plan
@@ -59,6 +72,19 @@ def nodes_facts(
         reach=(*_meetings(trial, coordinator, port), *trial.reach) if trial else not_tried,
         sizes=trial.sizes if trial else not_tried,
         losses=trial.losses if trial else not_tried,
+    )
+
+
+def _between(trial: TrialOutcome, names: Collection[str]) -> TrialOutcome:
+    def kept(found: tuple[P, ...]) -> tuple[P, ...]:
+        return tuple(one for one in found if one.source in names and one.target.node in names)
+
+    return msgspec.structs.replace(
+        trial,
+        routes=kept(trial.routes),
+        reach=kept(trial.reach),
+        sizes=kept(trial.sizes),
+        losses=kept(trial.losses),
     )
 
 

@@ -6,14 +6,12 @@ not tried again; for one that joins later, the paths between it and the others a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast import catalogue
-from holdfast.analysis.nodes import NodesFacts, PortKind
-from holdfast.analysis.nodes.islands import islands
-from holdfast.analysis.nodes.reachability import matrix
 from holdfast.findings import Finding, Status
 from holdfast.nodes.probing.messages import ProbeReply, ProbeRequest
 from holdfast.nodes.probing.plan import listening_addresses
@@ -21,6 +19,9 @@ from holdfast.run.nodes.messages import NodeCard
 from holdfast.run.nodes.nodes_facts import machines, nodes_facts
 from holdfast.run.nodes.path_trials import Addresses, PathTrials, TrialOutcome
 from holdfast.view import text
+
+MOST_TRIED = 8
+"""nodes of which it is asked whether the others are fine without them"""
 
 
 class GateNews(NamedTuple):
@@ -30,6 +31,8 @@ class GateNews(NamedTuple):
     """for the screens of all nodes"""
     without: tuple[str, ...] = ()
     """nodes to leave out: the others can do without them"""
+    why: str = ""
+    """they are left out"""
     stop: str = ""
     """why no round can start: the job ends on all nodes"""
 
@@ -46,6 +49,8 @@ class StartGate:
     _passed: frozenset[frozenset[str]] = frozenset()
     """pairs of launchers, by identity, whose paths were tried and pass"""
     _compared: frozenset[str] = frozenset()
+    _together: set[str] = field(default_factory=set)
+    """launchers that were found fine with others"""
     _said: set[str] = field(default_factory=set)
     _trial: TrialOutcome | None = None
     """the newest that was judged"""
@@ -53,9 +58,13 @@ class StartGate:
 
     def passed(self, cards: Mapping[str, NodeCard]) -> bool:
         """All of these may start together."""
-        return {card.identity for card in cards.values()} <= self._compared and all(
+        identities = {card.identity for card in cards.values()}
+        fine = identities <= self._compared and all(
             pair in self._passed for pair in _pairs(_looked_at(cards))
         )
+        if fine:
+            self._together |= identities
+        return fine
 
     def look(self, cards: Mapping[str, NodeCard], now: float) -> GateNews:
         """`cards`: of all launchers that are here, this one included."""
@@ -102,28 +111,57 @@ class StartGate:
         return news._replace(lines=(*news.lines, *unseen))
 
     def _judged(self, cards: Mapping[str, NodeCard], trial: TrialOutcome | None) -> GateNews | None:
-        facts = nodes_facts(cards, coordinator=self.own, port=self.port, trial=trial)
-        if facts is None:
-            return None
-        found = catalogue.check_nodes(facts, catalogue.choose([], []))
+        found = self._found(cards, trial)
         errors = [one for one in found if one.status is Status.ERROR]
         warnings = [one for one in found if one.status is Status.WARNING]
         lines = self._new_lines([*warnings, *errors])
         if not errors:
             return GateNews(lines=lines) if lines else None
-        left = self._cut_off(facts) if trial else ()
-        if left and len(cards) - len(left) >= self.least:
-            words = f"starting without {', '.join(left)}"
-            return GateNews(lines=(*lines, words), without=left)
-        return GateNews(lines=lines, stop=_headline(errors))
+        left = self._left_out(cards, trial, errors)
+        if not left:
+            return GateNews(lines=lines, stop=_headline(errors))
+        words = f"starting without {', '.join(left)}"
+        return GateNews(lines=(*lines, words), without=left, why=_headline(errors))
 
-    def _cut_off(self, facts: NodesFacts) -> tuple[str, ...]:
-        """The nodes that none of ours reaches, nor they us; () when it is not that simple."""
-        paths = matrix(facts).of_kind(PortKind.EPHEMERAL)
-        names = [node.name for node in facts.nodes]
-        groups = islands(names, paths.failed(), paths.by_pair)
-        ours = next(group for group in groups if self.own in group)
-        return tuple(name for name in names if name not in ours)
+    def _found(self, cards: Mapping[str, NodeCard], trial: TrialOutcome | None) -> list[Finding]:
+        facts = nodes_facts(cards, coordinator=self.own, port=self.port, trial=trial)
+        return catalogue.check_nodes(facts, catalogue.choose([], [])) if facts else []
+
+    def _left_out(
+        self,
+        cards: Mapping[str, NodeCard],
+        trial: TrialOutcome | None,
+        errors: Sequence[Finding],
+    ) -> tuple[str, ...]:
+        """The fewest nodes without which the others are fine; () where that is not possible.
+
+        Between nodes that differ the user has to choose, except where one comes to nodes that may
+        train together: those go on without it.
+        """
+        left: list[str] = []
+        while errors:
+            here = {name: card for name, card in cards.items() if name not in left}
+            removable = [
+                name
+                for name in _named_in(errors, here)
+                if name != self.own and (trial or self._is_newcomer(cards[name]))
+            ]
+            if not removable or len(here) - 1 < self.least:
+                return ()
+            without = {
+                name: self._errors({n: card for n, card in here.items() if n != name}, trial)
+                for name in removable[:MOST_TRIED]
+            }
+            best = min(without, key=lambda name: (len(without[name]), -list(cards).index(name)))
+            left.append(best)
+            errors = without[best]
+        return tuple(left)
+
+    def _is_newcomer(self, card: NodeCard) -> bool:
+        return bool(self._together) and card.identity not in self._together
+
+    def _errors(self, cards: Mapping[str, NodeCard], trial: TrialOutcome | None) -> list[Finding]:
+        return [one for one in self._found(cards, trial) if one.status is Status.ERROR]
 
     def _new_lines(self, findings: Iterable[Finding]) -> tuple[str, ...]:
         """Each is said once."""
@@ -131,6 +169,13 @@ class StartGate:
         new = [words for words in told if words not in self._said]
         self._said.update(new)
         return tuple(line for words in new for line in words.splitlines())
+
+
+def _named_in(errors: Iterable[Finding], here: Iterable[str]) -> list[str]:
+    """The nodes of which these findings speak."""
+    spoken = {one.host for one in errors} | {e.host for one in errors for e in one.evidence}
+    words = {word for one in errors for word in re.split(r"[\s,;:]+", one.summary)}
+    return [name for name in here if name in spoken or name in words]
 
 
 def _headline(errors: Sequence[Finding]) -> str:
