@@ -116,7 +116,7 @@ def test_a_lost_node_is_waited_for_until_it_has_fenced_itself() -> None:
         rounds.ready(name, 1)
     awaited(rounds, 100.0)
     told = awaited(rounds, 100.0 + LAST_CALL_AGAIN).sentence
-    assert told == "waiting until b, which is lost, has ended its ranks"
+    assert told == "waiting until the ranks of b, which is lost, have ended"
     rounds.fenced("b")
     start = started(rounds, 100.0 + LAST_CALL_AGAIN)
     assert names(start) == ["a", "c", "d"]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.analysis.scene.checkpoints import CheckpointAccount, Saved
-from holdfast.analysis.scene.node_view import NodeView
+from holdfast.analysis.scene.node_view import Hearing, NodeView, PathProbes
 from holdfast.analysis.scene.scene import Death, Policy, Scene
 from holdfast.findings import Verdict
 from holdfast.run.nodes.messages import ToldToStop
@@ -159,4 +159,39 @@ def test_a_waiting_node_is_taken_in_when_nothing_is_lost_by_it(
 def test_nothing_changes_while_nothing_happens() -> None:
     scene = a_scene_of_nodes(checkpoints=SAVED)
     assert node_policy.change_of_nodes(scene, peers(), RESTARTS, since=0.0) is None
-    assert not node_policy.not_heard(scene)
+    assert not node_policy.needs_a_look(scene)
+    assert node_policy.all_heard(scene)
+
+
+@pytest.mark.parametrize(
+    ("silent", "more"),
+    [
+        pytest.param({"b": ("lost", 7.6), "c": ("late", 7.4)}, True, id="together"),
+        pytest.param({"b": ("lost", 7.6), "c": ("late", 5.7)}, True, id="a second later"),
+        pytest.param({"b": ("lost", 7.6), "c": ("late", 3.0)}, False, id="another event"),
+        pytest.param({"b": ("lost", 7.6), "c": ("heard", 0.1)}, False, id="one node"),
+        pytest.param({"b": ("late", 7.4), "c": ("late", 7.4)}, False, id="none is lost"),
+        pytest.param({"b": ("lost", 7.6), "c": ("lost", 7.6)}, False, id="both are"),
+    ],
+)
+def test_nodes_that_fall_silent_together_are_named_together(
+    silent: dict[str, tuple[Hearing, float]], more: bool
+) -> None:
+    seen = tuple(
+        msgspec.structs.replace(
+            node, hearing=hearing, silent=seconds, farewell="silent" if hearing == "lost" else ""
+        )
+        for node in nodes()
+        for hearing, seconds in (silent.get(node.name, ("heard", 0.1)),)
+    )
+    scene = a_scene([a_rank(rank) for rank in range(4)], nodes=seen)
+    assert node_policy.more_may_be_lost(scene) is more
+    assert node_policy.is_lost(scene) is any(h == "lost" for h, _ in silent.values())
+    assert not node_policy.all_heard(scene)
+    assert node_policy.needs_a_look(scene)
+
+
+@pytest.mark.parametrize(("age", "looked_at"), [(1.0, True), (30.0, False)])
+def test_what_probes_showed_is_looked_at_while_it_is_new(age: float, looked_at: bool) -> None:
+    scene = a_scene_of_nodes(probes=PathProbes(at=NOW - age))
+    assert node_policy.needs_a_look(scene) is looked_at

@@ -273,7 +273,10 @@ class Rounds:
         if busy := [node for node in unsettled if self._launchers[node].here]:
             return f"waiting for {text.names(busy)} to end the ranks of the round before"
         if unsettled:
-            return f"waiting until {text.names(unsettled)}, which is lost, has ended its ranks"
+            are = text.plural(unsettled, "is", "are")
+            return (
+                f"waiting until the ranks of {text.names(unsettled)}, which {are} lost, have ended"
+            )
         here = _have_come(candidates, self.policy)
         if self._enough_since is None:
             assert self._forming_since is not None

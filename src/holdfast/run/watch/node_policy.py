@@ -17,6 +17,12 @@ from holdfast.run.watch.peers import Peers
 OTHERS_TOLD = 1.5
 """seconds after one node was told to stop in which the others may be told too: then a scheduler
 ends the job, and does not take a node"""
+HEARD_JUST_NOW = 1.0
+"""seconds: a node reports five times in that"""
+SAME_EVENT = 2.0
+"""seconds between two nodes that fall silent for one reason"""
+PROBES_COUNT = 20.0
+"""seconds in which what probes showed is looked at"""
 SETTLED = 60.0
 """seconds that a round runs at least before it ends to take in a node"""
 
@@ -44,8 +50,28 @@ def waits_for_others(scene: Scene) -> bool:
     return bool(own) and all(v.death is not None for v in scene.ranks if v.rank in own)
 
 
-def not_heard(scene: Scene) -> bool:
-    return any(node.hearing != "heard" or node.farewell for node in scene.nodes)
+def needs_a_look(scene: Scene) -> bool:
+    """A node is not heard, or paths were tried because they seemed sick."""
+    not_heard = any(node.hearing != "heard" or node.farewell for node in scene.nodes)
+    return not_heard or (scene.probes is not None and scene.now - scene.probes.at < PROBES_COUNT)
+
+
+def is_lost(scene: Scene) -> bool:
+    return any(node.hearing == "lost" for node in scene.nodes)
+
+
+def all_heard(scene: Scene) -> bool:
+    """Only then is it said who waits for whom: the one that all wait for may be on a node that is
+    about to be lost."""
+    return all(node.silent < HEARD_JUST_NOW for node in scene.nodes)
+
+
+def more_may_be_lost(scene: Scene) -> bool:
+    """A node is lost, and another one fell silent at about the same time: its lease ends soon, and
+    together they are one event."""
+    lost = [n.silent for n in scene.nodes if n.hearing == "lost" and n.farewell == "silent"]
+    late = [n.silent for n in scene.nodes if n.hearing == "late"]
+    return bool(lost) and any(silent > min(lost) - SAME_EVENT for silent in late)
 
 
 def change_of_nodes(
@@ -130,4 +156,4 @@ def reason(decision: Decision, found: Verdict | None, peers: Peers) -> str:
     names = text.names(out)
     if peers.can_do_without(out):
         return f"{decision.reason}, without {names}"
-    return f"{decision.reason} once {names} is back"
+    return f"{decision.reason} once {names} {text.plural(out, 'is', 'are')} back"

@@ -267,22 +267,29 @@ class Watch:
     # --- judging -------------------------------------------------------------------------------
 
     def _judge(self, scene: Scene) -> JobAction:
-        if scene.nodes:
-            if node_policy.all_ended_well(scene):
-                self._end_round("done", reason="all ranks exited with 0")
-                return JobAction.KEEP_RUNNING
-            if action := self._for_other_nodes(scene):
-                return action
+        if scene.nodes and (action := self._look_at_nodes(scene)):
+            return action
         if any(exit_codes.failed(view) or exit_codes.raised(view) for view in scene.ranks):
             return self._after_an_end(scene)
         self.settle_until = 0.0
         if self.over_limit or overruns.overrun_ranks(scene):
             return self._enforce_limits(scene)
-        if node_policy.not_heard(scene) or self.stalls.may_be_wrong(scene):
+        if node_policy.needs_a_look(scene) or self.stalls.may_be_wrong(scene):
             return self._with_evidence(scene)
         self.stalls.is_over()
         self.reporter.remember_stall(None)
         return JobAction.HOLD if node_policy.waits_for_others(scene) else JobAction.KEEP_RUNNING
+
+    def _look_at_nodes(self, scene: Scene) -> JobAction | None:
+        if node_policy.all_ended_well(scene):
+            self._end_round("done", reason="all ranks exited with 0")
+            return JobAction.KEEP_RUNNING
+        if action := self._for_other_nodes(scene):
+            return action
+        if node_policy.more_may_be_lost(scene):
+            return JobAction.HOLD
+        self._probe(scene)
+        return None
 
     def _for_other_nodes(self, scene: Scene) -> JobAction | None:
         """A node was told to stop, or waits to be taken in: ranks save, and the group re-forms."""
@@ -324,11 +331,22 @@ class Watch:
             return JobAction.HOLD
         if start_failure.others_may_follow(scene):
             return JobAction.HOLD
-        leaving = any(_is_leaving(view) for view in scene.ranks if not view.death)
+        if node_policy.is_lost(scene):
+            return self._decide(scene)
+        leaving = any(self._is_leaving(view) for view in scene.ranks if not view.death)
         if leaving and time.monotonic() < self.settle_until + LEAVING:
             return JobAction.HOLD
         self.observer.ask_kernel()
         return self._decide(self._scene(time.monotonic()))
+
+    def _is_leaving(self, view: RankView) -> bool:
+        """How it ends is not known yet, and may be the cause."""
+        says_so = exits.is_leaving(view) and not exit_codes.raised(view)
+        return says_so or (self._is_here(view) and terminate.is_leaving(view.pid))
+
+    def _is_here(self, view: RankView) -> bool:
+        """Its pid means a process of this node."""
+        return view.host == self.observer.host
 
     def _enforce_limits(self, scene: Scene) -> JobAction:
         """A section's time is over: evidence, the sentence, then the signal its author asked for.
@@ -350,8 +368,7 @@ class Watch:
         self._announce(found, scene, action="")
         ranks = [view.rank for view in over]
         self.reporter.aborts(scene.attempt, ranks)
-        own = {rank.pid for rank in self.observer.watched()}
-        deadlines.abort(view.pid for view in over if view.pid in own)
+        deadlines.abort(view.pid for view in over if self._is_here(view))
         self.peers.abort(ranks)
         self.over_limit, self.aborted_at = found, time.monotonic()
         return JobAction.HOLD
@@ -361,7 +378,6 @@ class Watch:
             if not self._evidence_is_here("a stall"):
                 return JobAction.HOLD
             scene = self._scene(time.monotonic())
-        self._probe(scene)
         return self._decide(scene)
 
     def _probe(self, scene: Scene) -> None:
@@ -384,7 +400,7 @@ class Watch:
                 return JobAction.HOLD
             return self._decide(self._scene(time.monotonic()))
         if decision.action == "go-on":
-            if found and self.stalls.worth_saying(scene, found):
+            if found and node_policy.all_heard(scene) and self.stalls.worth_saying(scene, found):
                 self.reporter.noticed(found)
                 self._announce(found, scene, action="")
             self.reporter.remember_stall(self.stalls.named(found))
@@ -430,6 +446,11 @@ class Watch:
         self.restarts += again
         return JobAction.RESTART if again else JobAction.STOP
 
+    def _evidence_folder(self) -> str:
+        """As every node may read it."""
+        folder = self.observer.evidence_folder
+        return f"{self.observer.host}:{folder}" if folder and self.peers.states() else folder
+
     def _end_round(
         self,
         action: Literal["restart", "stop", "done"],
@@ -458,13 +479,7 @@ class Watch:
             scene,
             action=action,
             steps=self.progress.steps,
-            evidence=self.observer.evidence_folder,
+            evidence=self._evidence_folder(),
             last=last,
         )
         self.observer.keep_evidence()
-
-
-def _is_leaving(view: RankView) -> bool:
-    """How it ends is not known yet, and may be the cause."""
-    says_so = exits.is_leaving(view) and not exit_codes.raised(view)
-    return says_so or terminate.is_leaving(view.pid)
