@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from holdfast.analysis.logs.wreckage import LiveVerdict, LogLine, RankRemains, Wreckage
@@ -70,3 +71,21 @@ def test_the_culprit_is_found_among_the_ranks() -> None:
     (found,) = live_verdict.weigh(Wreckage(live_verdicts=(told("rank-frozen"),), ranks=(rank,)), [])
     assert found.culprit == Culprit(rank=2, host="node7", pid=4711)
     assert (found.victims, found.evidence[0].line) == ((0,), 7)
+
+
+@pytest.mark.parametrize(
+    ("slug", "ranks", "hosts", "culprit"),
+    [
+        ("node-lost", (4, 5), ("c",), Culprit(host="c", what="c")),
+        ("network-partition", (4, 5), ("c", "d"), Culprit(what="c and d")),
+        ("peer-unreachable", (), ("b", "c"), Culprit(what="path between b and c")),
+        ("rank-frozen", (2,), ("c",), Culprit(rank=2)),
+        ("cpu-contention", (), ("c",), None),
+    ],
+)
+def test_the_culprit_is_a_node_a_path_or_a_rank(
+    slug: str, ranks: tuple[int, ...], hosts: tuple[str, ...], culprit: Culprit | None
+) -> None:
+    said = msgspec.structs.replace(told(slug, ranks=ranks), hosts=hosts)
+    (opinion,) = live_verdict.weigh(Wreckage(live_verdicts=(said,)), [])
+    assert opinion.culprit == culprit

@@ -40,14 +40,15 @@ def a_node_view(number: int, each: int = EACH, **changes: Any) -> NodeView:
     return replace(view, **changes)
 
 
-def _with_nodes(scene: Scene) -> Scene:
-    count = len(scene.ranks) // EACH
+def spread(scene: Scene, each: int = EACH) -> Scene:
+    """The same ranks, so many on a node."""
+    count = len(scene.ranks) // each
     ranks = tuple(
-        replace(view, host=name_of(view.rank // EACH), local_rank=view.rank % EACH)
+        replace(view, host=name_of(view.rank // each), local_rank=view.rank % each)
         for view in scene.ranks
     )
     nodes = tuple(
-        a_node_view(n, connections=tuple(a_connection(n, m) for m in range(count) if m != n))
+        a_node_view(n, each, connections=tuple(a_connection(n, m) for m in range(count) if m != n))
         for n in range(count)
     )
     return replace(scene, ranks=ranks, nodes=nodes)
@@ -55,12 +56,12 @@ def _with_nodes(scene: Scene) -> Scene:
 
 def four_nodes(**changes: Any) -> Scene:
     """Training goes on."""
-    return replace(_with_nodes(a_scene([a_rank(r) for r in range(NODES * EACH)])), **changes)
+    return replace(spread(a_scene([a_rank(r) for r in range(NODES * EACH)])), **changes)
 
 
 def waiting_nodes(seconds: float = 8.0, nodes: int = NODES, **changes: Any) -> Scene:
     """All ranks have been in all_reduce #101 for so long; no rank is missing."""
-    return replace(_with_nodes(held_up({}, seconds=seconds, ranks=nodes * EACH)), **changes)
+    return replace(spread(held_up({}, seconds=seconds, ranks=nodes * EACH)), **changes)
 
 
 def on_node(scene: Scene, name: str, **changes: Any) -> Scene:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.analysis.logs.wreckage import LiveVerdict, Wreckage
+from holdfast import text
+from holdfast.analysis.logs.wreckage import LiveVerdict, RankRemains, Wreckage
 from holdfast.catalogue import traits
 from holdfast.fault import SHOWN
 from holdfast.findings import Culprit, Diagnosis, Evidence
@@ -70,6 +71,21 @@ def _confidence(said: LiveVerdict, beside: Diagnosis | None) -> float:
     return ACTED_ON if said.verdict else max(NOTICED, beside.confidence if beside else 0)
 
 
+def _culprit(said: LiveVerdict, remains: RankRemains | None) -> Culprit | None:
+    """A node as a whole, a rank, or the path between two nodes."""
+    if traits(said.slug).about_nodes and said.hosts:
+        return Culprit(
+            host=said.hosts[0] if len(said.hosts) == 1 else "", what=text.names(said.hosts)
+        )
+    if said.ranks:
+        return Culprit(
+            rank=said.ranks[0],
+            host=remains.host if remains else "",
+            pid=remains.pid if remains else None,
+        )
+    return Culprit(what=f"path between {text.names(said.hosts)}") if len(said.hosts) > 1 else None
+
+
 def _opinion(said: LiveVerdict, wreckage: Wreckage, beside: Diagnosis | None) -> Diagnosis:
     rank = said.ranks[0] if said.ranks else None
     remains = wreckage.rank(rank) if rank is not None else None
@@ -79,13 +95,7 @@ def _opinion(said: LiveVerdict, wreckage: Wreckage, beside: Diagnosis | None) ->
         code=said.code,
         slug=said.slug,
         confidence=_confidence(said, beside),
-        culprit=Culprit(
-            rank=rank,
-            host=remains.host if remains else "",
-            pid=remains.pid if remains else None,
-        )
-        if rank is not None
-        else None,
+        culprit=_culprit(said, remains),
         reason=said.reason,
         victims=said.victims,
         evidence=(*(beside.evidence[: SHOWN - 1] if beside else ()), own),

@@ -14,6 +14,7 @@ from tests.faults.table import (
     recognises,
     run_table,
 )
+from tests.run.node_scenes import spread
 from tests.run.scenes import IN_SLEEP, NOW, a_rank, a_scene, an_activity, ended, words
 
 CLIENTS = "Timed out after 601 seconds waiting for clients. 3/4 clients joined."
@@ -42,6 +43,19 @@ test_run = run_table(
         ranks=[1],
         certain=False,
         saying=["rank 1 ended with exit code 0"],
+    ),
+    notices(
+        spread(starting(joiner(0, **HALF), late(1)), each=1),
+        ranks=[1],
+        victims=[0],
+        certain=False,
+        saying=["rank 1 (node node-b, pid 4001) has not joined", "4001` on node node-b"],
+    ),
+    notices(
+        spread(starting(joiner(0, **HALF), joiner(1)), each=1),
+        ranks=[],
+        certain=False,
+        saying=["no rank of any node is missing"],
     ),
     # all of ours are there: said, and no node is blamed
     notices(

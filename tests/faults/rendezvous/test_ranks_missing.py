@@ -22,6 +22,7 @@ from tests.faults.table import (
     skips,
     speaks,
 )
+from tests.run.node_scenes import spread
 from tests.run.scenes import IN_SLEEP, NOW, TORCH, a_beat, a_rank, a_scene, a_stack
 
 DROPPED = (Reach(address="127.0.0.1", port=1, error="ETIMEDOUT", seconds=0.5),)
@@ -83,6 +84,15 @@ test_run = run_table(
         victims=[0],
         certain=False,
         saying=["1 of 2 ranks", "1 of 2 ranks started their heartbeat"],
+    ),
+    notices(
+        spread(starting(THERE, THERE, LATE, THERE)),
+        ranks=[2],
+        certain=False,
+        saying=[
+            "rank 2 (node node-b, pid 4002) has not",
+            "`py-spy dump --pid 4002` on node node-b",
+        ],
     ),
     overlooks(a_scene()),
     overlooks(starting(THERE, LATE, seconds=5.0)),

@@ -27,7 +27,7 @@ def is_lost(node: NodeView) -> bool:
 
 
 def lost(scene: Scene) -> tuple[NodeView, ...]:
-    """By node rank. One that was told to stop is none of them: it said goodbye."""
+    """By node rank. Without those that were told to stop: they said goodbye."""
     return tuple(node for node in scene.nodes if is_lost(node) and not node.told_to_stop)
 
 

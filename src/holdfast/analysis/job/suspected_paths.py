@@ -60,7 +60,7 @@ def all_wait(scene: Scene, *, timers_since: float = 0.0) -> bool:
 
 def unseen(scene: Scene) -> tuple[Pair, ...]:
     """Around the ring of nodes, which is how most collectives go; only of nodes whose kernel does
-    not tell of their connections, or whose ranks talk by other means than TCP."""
+    not list their connections, or whose ranks talk by other means than TCP."""
     names = [node.name for node in scene.nodes]
     ring = zip(names, [*names[1:], *names[:1]], strict=True)
     blind = {node.name for node in scene.nodes if not path_signs.connections(node)}

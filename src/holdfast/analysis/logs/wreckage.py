@@ -140,6 +140,8 @@ class LiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     ranks: tuple[int, ...]
     victims: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """nodes of the culprits, or both ends of a path; () where the run did not tell"""
     reason: str
     fix: str = ""
     verdict: bool

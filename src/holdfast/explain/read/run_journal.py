@@ -164,6 +164,7 @@ def _told(records: NumberedRecords, source: str, afterwards: str) -> Iterator[Li
             slug=record.slug,
             ranks=record.ranks,
             victims=record.victims,
+            hosts=record.hosts,
             reason=_stopped_in(record) if stopped else record.reason,
             fix=record.fix,
             verdict=isinstance(record, VerdictRecord),

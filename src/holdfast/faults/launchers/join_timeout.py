@@ -13,7 +13,7 @@ Fix            Do long work before or after all ranks have joined, or raise the 
                `init_process_group(timeout=timedelta(hours=1))` on every rank; with several nodes
                `torchrun --rdzv-conf join_timeout=3600`.
 Known limits   From logs alone the missing rank is not known: the lines come from the ranks that
-               joined. `run` sees the ranks of this machine only.
+               joined. Of a node that is not heard `run` cannot say whether its ranks joined.
 Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitForWorkers
                pytorch/pytorch torch/distributed/constants.py: default timeouts
                torch/distributed/elastic/rendezvous/dynamic_rendezvous.py: join 600 s
@@ -74,7 +74,9 @@ def join_will_time_out(scene: Scene) -> Verdict | None:
         ranks=ranks,
         victims=joined,
         certain=False,
-        fix=f"`py-spy dump --pid {missing[0].pid}`; {RAISE_TIMEOUT}" if missing else RAISE_TIMEOUT,
+        fix=f"{phrases.pid_command(scene, 'py-spy dump --pid', ranks[:1])}; {RAISE_TIMEOUT}"
+        if missing
+        else RAISE_TIMEOUT,
         fix_after_end=RAISE_TIMEOUT if missing else None,
         evidence=[_joined_evidence(v) for v in waiting] + [_location_evidence(v) for v in missing],
     )
@@ -118,7 +120,7 @@ def _missing_in_words(scene: Scene, missing: tuple[RankView, ...]) -> str:
     if not missing and scene.missing_members:
         return "which of the other ranks belong to this group is not known"
     if not missing:
-        return "no rank of this machine is missing"
+        return f"no rank of {'any node' if scene.nodes else 'this machine'} is missing"
     ranks = [v.rank for v in missing]
     places = "; ".join(f"rank {v.rank} {_doing(v)}" for v in missing[:4])
     verb = text.plural(ranks, "has", "have")

@@ -126,7 +126,7 @@ def ranks_have_not_joined_yet(scene: Scene) -> Verdict | None:
         ranks=ranks,
         victims=[v.rank for v in waiting],
         certain=False,
-        fix=f"see where it is: `py-spy dump --pid {missing[0].pid}`",
+        fix=f"see where it is: {phrases.pid_command(scene, 'py-spy dump --pid', ranks[:1])}",
         fix_after_end="",
         evidence=[
             Evidence(
