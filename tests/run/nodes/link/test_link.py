@@ -115,3 +115,22 @@ def test_who_may_not_join_hears_why() -> None:
         until(lambda: len(here.turned_away()) == 2)
     with pytest.raises(CouldNotJoin, match="Connection refused"):
         joined(here.port, seconds=0.3).__enter__()
+
+
+def test_a_link_over_ipv6_has_datagrams_too() -> None:
+    with coordinating("::1") as here, joined(here.port, "::1") as there:
+        assert (there.own_address, there.coordinator_address) == ("::1", "::1")
+        until(lambda: here._names["b"].beats_to)
+        there.send(Ready(after=0))
+        news = NewsOf(here)
+        until(lambda: news.said("b"))
+
+
+def test_a_machine_behind_another_address_is_not_asked_whether_it_answers() -> None:
+    """What answers at the address we see may be a router."""
+    card = a_card("b", addresses=("10.9.9.9",))
+    with coordinating() as here:
+        with joined(here.port, card=card):
+            NewsOf(here).first(NodeJoined)
+        until(lambda: here.heard()["b"].hearing == "lost")
+        assert here.heard()["b"].machine_answers is None

@@ -138,9 +138,8 @@ class ListeningLink:
         here = [member for member in self._streams.values() if member.channel and not member.lost]
         while any(not m.outbox.empty and m.channel for m in here) and time.monotonic() < end:
             await asyncio.sleep(0.02)
-        for member in here:
-            if member.channel:
-                await self._end(member.channel, LinkEnds("the coordinator has ended", done=True))
+        last = LinkEnds("the coordinator has ended", done=True)
+        await asyncio.gather(*(self._end(m.channel, last) for m in here if m.channel))
 
     async def _tick(self) -> None:
         """Judge, beat, probe: five times a second."""
@@ -183,7 +182,7 @@ class ListeningLink:
             member.beat(beat.number, beat.confirmed, time.monotonic())
 
     async def _probe(self, member: MemberStream) -> None:
-        answers = await kernel_answers(*member.machine)
+        answers = member.machine is not None and await kernel_answers(*member.machine)
         if answers or member.machine_answered:
             member.machine_answers = answers
         await asyncio.sleep(PROBE_EVERY)
@@ -191,7 +190,9 @@ class ListeningLink:
 
     async def _probe_while_well(self, member: MemberStream) -> None:
         member.machine_answers = None
-        member.machine_answered = await kernel_answers(*member.machine)
+        member.machine_answered = member.machine is not None and await kernel_answers(
+            *member.machine
+        )
 
     def _task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(coroutine)
@@ -263,7 +264,9 @@ class ListeningLink:
 
     def _reached(self, member: MemberStream, channel: Channel) -> None:
         self._beats.listen_at(channel.own_end[0], self.port)
-        member.machine = channel.peer_end
+        address, port = channel.peer_end
+        own = address in member.card.addresses  # else something in between answers for it
+        member.machine = (address, port) if own or not member.card.addresses else None
         self._task(self._probe_while_well(member))
 
     async def _write(self, member: MemberStream, channel: Channel) -> None:

@@ -44,8 +44,8 @@ class MemberStream:
         """the highest number of its signs of life"""
         self.signs = fencing.SignsOfLife(now)
         """ours, to it"""
-        self.machine = ("", 0)
-        """where it is asked whether the machine answers"""
+        self.machine: tuple[str, int] | None = None
+        """where it is asked whether the machine answers; None where nothing tells"""
         self.machine_answered = False
         self.machine_answers: bool | None = None
         self.probing: asyncio.Task[None] | None = None
