@@ -198,6 +198,15 @@ def test_a_launcher_gains_nothing_by_being_late() -> None:
     assert not lease_is_over(signs, 108.5)
 
 
+def test_what_is_confirmed_late_takes_nothing_back() -> None:
+    """A coordinator that slept gave its launchers more time; an old answer then comes in."""
+    signs = SignsOfLife(100.0)
+    number = signs.next_number(101.0)
+    signs.start_again(109.0)
+    signs.confirmed(number)
+    assert signs.unconfirmed(110.0) == 1.0
+
+
 def test_a_confirmation_of_what_was_never_sent_gives_nothing() -> None:
     signs = SignsOfLife(100.0)
     signs.next_number(100.0)
@@ -230,3 +239,15 @@ def test_datagrams_alone_do_not_keep_a_node_for_ever() -> None:
     assert not fencing.beats_count(spoken=13.0, closed=None)
     assert fencing.beats_count(spoken=3.0, closed=3.0)
     assert not fencing.beats_count(spoken=5.0, closed=5.0)
+
+
+def test_a_machine_that_answered_is_not_dead_for_one_lost_packet() -> None:
+    member = MemberStream("b", a_card(), TOKEN, 0.0)
+    member.machine_asked(answered=False, now=1.0)
+    assert member.judge(8.0).machine_answers is None, "silence says nothing where it never answered"
+    member.machine_answered = True
+    member.machine_asked(answered=True, now=8.0)
+    member.machine_asked(answered=False, now=10.0)
+    assert member.judge(10.0).machine_answers is True
+    member.machine_asked(answered=False, now=19.0)
+    assert member.judge(19.0).machine_answers is False

@@ -182,14 +182,13 @@ class ListeningLink:
             member.beat(beat.number, beat.confirmed, time.monotonic())
 
     async def _probe(self, member: MemberStream) -> None:
-        answers = member.machine is not None and await kernel_answers(*member.machine)
-        if answers or member.machine_answered:
-            member.machine_answers = answers
+        if member.machine:
+            answered = await kernel_answers(*member.machine)
+            member.machine_asked(answered=answered, now=time.monotonic())
         await asyncio.sleep(PROBE_EVERY)
         member.probing = None
 
     async def _probe_while_well(self, member: MemberStream) -> None:
-        member.machine_answers = None
         member.machine_answered = member.machine is not None and await kernel_answers(
             *member.machine
         )

@@ -48,7 +48,7 @@ class SignsOfLife:
     def confirmed(self, number: int) -> None:
         """The other side heard this one."""
         while self._sent and self._sent[0][0] <= number:
-            self._safe_from = self._sent.popleft()[1]
+            self._safe_from = max(self._safe_from, self._sent.popleft()[1])
 
     def unconfirmed(self, now: float) -> float:
         """Seconds since the last moment from which on the other side may not have heard us."""

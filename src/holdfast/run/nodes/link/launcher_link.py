@@ -73,6 +73,8 @@ TRY_AGAIN = 2.0
 """seconds of tries to reach the coordinator again, before what was seen is looked at"""
 
 TRY_LATER = 0.5
+BEATS_PASS = 1.5
+"""seconds without a datagram of a coordinator whose port refuses us, until it counts as gone"""
 
 
 def boot_time() -> float:
@@ -107,6 +109,7 @@ class JoinedLink:
         self._reports = ReportEncoder()
         self._clock = CoordinatorClock()
         self._answers: dict[int, asyncio.Future[BothClocks]] = {}
+        self._datagrams_came = False
         self._confirmed = 0
         """the highest number of the coordinator's signs of life"""
         self._lost: CoordinatorLost | None = None
@@ -222,9 +225,11 @@ class JoinedLink:
             hello = Resume(self._card, self._stream, self._inbox.received)
             welcome = await self._greeted(channel, hello, time.monotonic() + TRY_AGAIN)
         except CouldNotJoin as failed:
-            if failed.last == CONNECTION_REFUSED:
+            if failed.last == CONNECTION_REFUSED and self.silent() > BEATS_PASS:
                 at = endpoint(where, self._port)
-                self._lose("closed", f"{problem}; nothing listens at {at} any more", ended=True)
+                words = f"{problem}; nothing listens at {at} any more"
+                # a firewall may refuse in its name, but then its datagrams would still come
+                self._lose("closed", words, ended=self._datagrams_came)
         except (ChannelClosed, ChannelTimeout):
             pass
         except ChannelError as failed:
@@ -265,6 +270,7 @@ class JoinedLink:
         with contextlib.suppress(OSError):
             while self._datagrams:
                 if beat := self._beats_in.open(self._datagrams.recv(SIZE + 1)):
+                    self._datagrams_came = True
                     self._heard(beat.number, beat.confirmed)
 
     def _heard(self, number: int = 0, confirmed: int = 0) -> None:
@@ -302,11 +308,10 @@ class JoinedLink:
                 self._until_over(),
             )
         ]
-        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        while pending:  # before Python 3.12 `wait_for` may swallow a cancellation
-            for task in pending:
-                task.cancel()
-            _, pending = await asyncio.wait(pending, timeout=0.1)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for question in self._answers.values():
             question.cancel()
         self._answers.clear()

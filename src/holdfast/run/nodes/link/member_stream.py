@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import secrets
 
@@ -25,6 +26,8 @@ NOT_HEARD = {
     for code in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
 }
 """ends of a connection that its peer had no part in"""
+ANSWER_COUNTS = 10.0
+"""seconds"""
 
 
 class MemberStream:
@@ -47,7 +50,9 @@ class MemberStream:
         self.machine: tuple[str, int] | None = None
         """where it is asked whether the machine answers; None where nothing tells"""
         self.machine_answered = False
-        self.machine_answers: bool | None = None
+        """while all was well"""
+        self._machine_answers: bool | None = None
+        self._machine_answered_at = -math.inf
         self.probing: asyncio.Task[None] | None = None
         self.channel: Channel | None = None
         self.lost = False
@@ -63,6 +68,7 @@ class MemberStream:
         self.to_write.set()
         self._closed_at = None
         self.farewell, self.words = "", ""
+        self._machine_answers, self._machine_answered_at = None, -math.inf
         self.spoke(0, 0, now)
 
     def closed(self, words: str, now: float) -> None:
@@ -130,9 +136,16 @@ class MemberStream:
             silent=silent,
             farewell=self.farewell if self.lost else "",
             words=self.words if self.lost else "",
-            machine_answers=self.machine_answers,
+            machine_answers=None if hearing is Hearing.HEARD else self._machine_answers,
             fenced=self.lost and (self.farewell == "left" or fencing.fenced(silent)),
         )
+
+    def machine_asked(self, *, answered: bool, now: float) -> None:
+        """One answer counts for a while: where packets get lost, the next one may not come."""
+        if answered:
+            self._machine_answers, self._machine_answered_at = True, now
+        elif self.machine_answered and now > self._machine_answered_at + ANSWER_COUNTS:
+            self._machine_answers = False
 
     def wants_probe(self, now: float) -> bool:
         """Once it is silent for a while, or its connection ended, and for a while after that."""
