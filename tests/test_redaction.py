@@ -16,7 +16,7 @@ from holdfast.redaction import REDACTED, is_secret_name, redact
         *("MY_CREDS", "GIT_ASKPASS_PW", "MYSECRETTHING", "SLACK_WEBHOOK", "SSH_PRIVATE"),
         *("KUBECONFIG_DATA", "db_pass", "DB_PASSWORD", "passcode", "apiKey", "accessToken"),
         *("MLFLOW_TRACKING_PASSWORD", "SESSION_COOKIE", "SENTRY_DSN", "api_tokens", "MYSSHKEY"),
-        *("AWS_SECRET_ACCESS_KEY", "optimizer.hf_token", "JWT", "url_sig"),
+        *("AWS_SECRET_ACCESS_KEY", "optimizer.hf_token", "JWT", "url_sig", "ETCDCTL_USER"),
     ],
 )
 def test_secret_names(name: str) -> None:

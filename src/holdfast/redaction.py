@@ -14,6 +14,7 @@ REDACTED = "<redacted>"
 # WANDB_API_KEY are, --tokenizer and --max-tokens are not.
 SENSITIVE = (
     r"(?:token|secret|passw(?:or)?d|passphrase|passcode|pwd|psk|jwt|credentials?|creds|auth"
+    r"|etcdctl_user"  # NAME:PASSWORD
     r"|(?:api|access|secret|private|auth|account|wandb)[-_]?key)"
 )
 

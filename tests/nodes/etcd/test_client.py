@@ -260,6 +260,8 @@ def test_settings_as_torch_names_them() -> None:
         assert access == EtcdAccess(
             (("e1", 2379), ("fd00::1", 1234), ("e3", 2390)), True, "c", "k", "a"
         )
+    apart = etcd_access("e", {}, {"ETCDCTL_USER": "me", "ETCDCTL_PASSWORD": "secret"})
+    assert apart == etcd_access("e", {}, {"ETCDCTL_USER": "me:secret"})
     assert "secret" not in repr(etcd_access("e", {}, {"ETCDCTL_USER": "me:secret"}))
 
 

@@ -50,7 +50,8 @@ def etcd_access(
             "--rdzv-conf names a certificate for etcd, and the protocol is http",
             hint="add `protocol=https` to --rdzv-conf",
         )
-    user, _, password = environment.get(USER, "").partition(":")
+    user, colon, password = environment.get(USER, "").partition(":")
+    password = password if colon else environment.get("ETCDCTL_PASSWORD", "")
     return EtcdAccess(endpoints, tls, cert, key, ca, user, password)
 
 

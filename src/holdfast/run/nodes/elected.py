@@ -137,7 +137,8 @@ class ElectedLauncher:
 
     def _elect(self, told: ToldToEnd, deadline: float) -> NodeRole:
         waits = _Waits(self._say)
-        contact_by = time.monotonic() + FIRST_CONTACT
+        began = time.monotonic()
+        contact_by = min(deadline, began + FIRST_CONTACT)
         while True:
             if told() is not None:
                 raise WaitInterrupted
@@ -153,8 +154,9 @@ class ElectedLauncher:
                     raise JobIsOver(answer.why, LOST)
                 waits.look(answer.why)
             except EtcdUnreachable as problem:
-                if time.monotonic() > (deadline if self._contact else contact_by):
-                    raise
+                until = deadline if self._contact else contact_by
+                if time.monotonic() > until:
+                    raise _unanswered(problem, until - began) from None
                 waits.look(f"waiting for etcd: {problem.sentence}")
             except ChannelError as problem:
                 answer = Await(problem.sentence)
@@ -266,6 +268,15 @@ class ElectedLauncher:
         if not only_the_step or now - self._published_at >= STEP_EVERY:
             self._published, self._published_at = carried, now
             self._elector.publish(carried.newest.round, carried.plain())
+
+
+def _unanswered(problem: EtcdUnreachable, seconds: float) -> EtcdUnreachable:
+    return EtcdUnreachable(
+        f"etcd did not answer within {seconds:.0f} s: {problem.sentence}",
+        hint=problem.hint
+        or "is it running, and is --rdzv-endpoint its client address (port 2379)?"
+        " `curl http://HOST:2379/version`",
+    )
 
 
 def _or_over(role: NodeRole, told: ToldToEnd) -> signal.Signals | None:
