@@ -69,8 +69,10 @@ def conduct(
 ) -> int:
     """`settings` are added to the environment of ranks that are about to start."""
     from holdfast.rank import delivery
-    from holdfast.run.launch import launch
+    from holdfast.run.launch import launch, scheduler
     from holdfast.run.launch.pump import write_all
+
+    scheduler.ask_for_end(os.environ)
 
     def environment(local_rank: int, inherited: dict[str, str]) -> dict[str, str]:
         return {**settings(), **watch.rank_environment(local_rank, inherited)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.cli.jobs import job, script
 
 WAIT = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
 NOW = 1_700_000_000.0
+SOON = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(NOW + 100))
 
 
 @pytest.mark.parametrize(
@@ -66,3 +68,27 @@ def test_a_job_that_slurm_takes_back_long_before_its_end(tmp_path: Path) -> None
         assert running.said() == [("verdict", "preempted", [])]
         assert "took the machine from job 123 before its time limit (4 hours left)" in running.err
         assert running.records("end")[0]["exit_code"] == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("printed", "left"),
+    [(SOON, 100.0), ("NOLIMIT", None), ("N/A", None), ("", None)],
+)
+def test_squeue_is_asked_where_the_environment_has_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, left: float | None
+) -> None:
+    """Its form is that of 22.05; tests/run/nodes/test_slurm.py asks a real one."""
+    squeue = tmp_path / "squeue"
+    squeue.write_text(f"#!/bin/sh\n[ $2 = --jobs=71 ] && echo {printed}\n: > {tmp_path}/asked\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(scheduler, "_asked", {})
+    scheduler.ask_for_end({"SLURM_JOB_ID": "71", "SLURM_NODEID": "1"})
+    scheduler.ask_for_end({"SLURM_JOB_ID": "71", "SLURM_JOB_END_TIME": "9"})
+    assert not [one for one in threading.enumerate() if one.name == "squeue"]
+    scheduler.ask_for_end({"SLURM_JOB_ID": "71"})
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name == "squeue"])
+    assert (tmp_path / "asked").exists()
+    assert scheduler.read({"SLURM_JOB_ID": "71"}, wall=NOW) == Scheduler(
+        name="Slurm", job="71", left=left
+    )
