@@ -20,7 +20,7 @@ from holdfast.checkpoint.compare import Accept
 from holdfast.checkpoint.lock import FolderLock
 from holdfast.checkpoint.memory_gate import MemoryGate
 from holdfast.checkpoint.message_board import MessageBoard
-from holdfast.checkpoint.misuse import MisuseWatch
+from holdfast.checkpoint.misuse import MisuseWatch, fits_any_world
 from holdfast.checkpoint.peers import Peers
 from holdfast.checkpoint.ranks.comparison import RankComparison
 from holdfast.checkpoint.remote.remote_folder import check_url
@@ -95,7 +95,7 @@ class Checkpoint:
             check_url(upload_to)
             self._uploads = Uploads(upload_to, keep=keep, keep_every=keep_every_steps)
         offer = self._uploads.offer if self._uploads is not None else None
-        self._log = SaveLog(self._interval, offer=offer)
+        self._log = SaveLog(self._interval, offer=offer, any_world=lambda: fits_any_world(state))
         self._saver = Saver(
             self.folder,
             state,

@@ -77,7 +77,7 @@ class MisuseWatch:
         if self._board.rank == 0 and not resumed:
             refuse_beside(self._folder, start)
         nodes = os.environ.get(delivery.NODES, "")
-        if nodes and "world-size" not in compare.accepted((), os.environ):
+        if nodes and not fits_any_world(self._state):
             self._say(bound_to_ranks(nodes, self._state))
         sampler = _sampler_of(self._state.data)
         if sampler is not None:
@@ -138,6 +138,12 @@ class MisuseWatch:
     def _say(self, sentence: str) -> None:
         if sentence and self._board.rank == 0:
             say(sentence)
+
+
+def fits_any_world(state: State) -> bool:
+    """Whether resume() takes its saves with another number of ranks."""
+    accepted = "world-size" in compare.accepted((), os.environ)
+    return not state.bound_to_ranks and (accepted or state.data_scope == "global")
 
 
 def bound_to_ranks(nodes: str, state: State) -> str:

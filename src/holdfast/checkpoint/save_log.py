@@ -29,9 +29,12 @@ class SaveLog:
         interval: SaveInterval,
         *,
         offer: Callable[[str], None] | None = None,
+        any_world: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`any_world`: whether a job with another number of ranks would resume from a save."""
         self._asked, self._offer, self._clock = interval, offer, clock
+        self._any_world = any_world
         self._failures: dict[tuple[int, str], float] = {}
         """when each kind was last said, since a save succeeded"""
         self._once: set[str] = set()
@@ -57,6 +60,7 @@ class SaveLog:
             stall=done.stall,
             seconds=done.seconds,
             made_room=list(done.made_room),
+            any_world=self._any_world(),
         )
         if self._offer is not None:
             self._offer(done.path)

@@ -18,6 +18,9 @@ from tests.run.scenes import NOW, a_rank, a_scene, held_up
 SAVED = CheckpointAccount(
     saves=(Saved(attempt=0, step=5, path="/c/5", bytes=1, stall=0.0, seconds=0.1, at=0.0),)
 )
+SAVED_FOR_ANY_WORLD = CheckpointAccount(
+    saves=tuple(msgspec.structs.replace(saved, any_world=True) for saved in SAVED.saves)
+)
 RESTARTS = Policy(patience=None, max_restarts=3)
 ROUND = a_round(a=2, b=1, c=1)
 
@@ -143,14 +146,20 @@ def test_a_node_that_is_told_to_stop(
 
 
 @pytest.mark.parametrize(
-    ("runs_for", "saves", "taken"), [(61.0, True, True), (59.0, True, False), (61.0, False, False)]
+    ("runs_for", "account", "taken"),
+    [
+        (61.0, SAVED_FOR_ANY_WORLD, True),
+        (59.0, SAVED_FOR_ANY_WORLD, False),
+        (61.0, SAVED, False),  # resume() would refuse them with more ranks
+        (61.0, CheckpointAccount(), False),
+    ],
 )
 def test_a_waiting_node_is_taken_in_when_nothing_is_lost_by_it(
-    runs_for: float, saves: bool, taken: bool
+    runs_for: float, account: CheckpointAccount, taken: bool
 ) -> None:
     made = peers()
     made.waiting = ("d",)
-    scene = a_scene_of_nodes(checkpoints=SAVED if saves else CheckpointAccount())
+    scene = a_scene_of_nodes(checkpoints=account)
     change = node_policy.change_of_nodes(scene, made, RESTARTS, since=scene.now - runs_for)
     assert (change is not None) is taken
     assert change is None or (change.action, "take in d" in change.reason) == ("restart", True)

@@ -247,6 +247,8 @@ class SavedRecord(EventRecord, frozen=True, kw_only=True, tag="saved"):
     """how long writing it took"""
     made_room: tuple[str, ...] = ()
     """checkpoints that were removed before it, as the disk was full"""
+    any_world: bool = False
+    """a job with another number of ranks can resume from it"""
 
 
 class SaveFailedRecord(EventRecord, frozen=True, kw_only=True, tag="save-failed"):

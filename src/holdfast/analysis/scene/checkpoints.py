@@ -58,6 +58,8 @@ class Saved(CheckpointEvent, frozen=True):
     """how long the writing took"""
     at: float
     """wall seconds"""
+    any_world: bool = False
+    """a job with another number of ranks can resume from it"""
 
 
 class SaveFailed(CheckpointEvent, frozen=True):

@@ -101,11 +101,17 @@ def change_of_nodes(
             )
         return stop
     waiting = peers.waiting_nodes()
-    if waiting and attempt_start.can_resume(scene.checkpoints) and scene.now - since >= SETTLED:
+    if waiting and _resumes_with_more(scene) and scene.now - since >= SETTLED:
         return NodeChange(
             "restart", f"saving, then re-forming to take in {text.names(waiting)} (not counted)"
         )
     return None
+
+
+def _resumes_with_more(scene: Scene) -> bool:
+    """The job runs well as it is: it ends only for what is known to go on with more ranks."""
+    saves = scene.checkpoints.saves
+    return bool(saves) and saves[-1].any_world
 
 
 def _may_continue(scene: Scene, policy: Policy) -> bool:

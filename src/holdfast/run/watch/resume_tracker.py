@@ -113,6 +113,7 @@ def _saved(account: CheckpointAccount, record: SavedRecord) -> TrackedEvent:
         stall=record.stall,
         seconds=record.seconds,
         at=record.told_at or 0.0,
+        any_world=record.any_world,
     )
     saves = (*account.saves, saved)[-MOST_SAVES:]
     recovered = f"saving works again: saved step {saved.step} in {saved.path}"
