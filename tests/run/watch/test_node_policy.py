@@ -65,31 +65,24 @@ RESTART = Decision(action="restart", reason="restarting (1 of 3)")
 
 
 @pytest.mark.parametrize(
-    ("codes", "all_well", "waits"),
+    ("codes", "all_well"),
     [
-        ({}, False, False),
-        ({0: 0}, False, False),
-        ({0: 0, 1: 0}, False, True),
-        ({0: 0, 1: 0, 2: 0, 3: 0}, True, True),
-        ({0: 0, 1: 0, 2: 0, 3: 1}, False, True),
+        ({}, False),
+        ({0: 0}, False),
+        ({0: 0, 1: 0}, False),
+        ({0: 0, 1: 0, 2: 0, 3: 0}, True),
+        ({0: 0, 1: 0, 2: 0, 3: 1}, False),
     ],
 )
-def test_a_node_whose_ranks_are_done_waits_for_the_others(
-    codes: dict[int, int], all_well: bool, waits: bool
+def test_a_job_is_done_when_the_ranks_of_all_nodes_are(
+    codes: dict[int, int], all_well: bool
 ) -> None:
-    scene = a_scene_of_nodes(codes)
-    assert node_policy.all_ended_well(scene) is all_well
-    assert node_policy.waits_for_others(scene) is waits
+    assert node_policy.all_ended_well(a_scene_of_nodes(codes)) is all_well
 
 
 def test_a_node_without_a_report_has_not_ended_well() -> None:
     ended = [a_rank(rank, death=Death(code=0, at=NOW)) for rank in range(3)]
     assert not node_policy.all_ended_well(a_scene(ended, nodes=nodes()))
-
-
-def test_one_machine_waits_for_nobody() -> None:
-    ended = [a_rank(0, death=Death(code=0, at=NOW))]
-    assert not node_policy.waits_for_others(a_scene(ended))
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,15 @@ def test_evidence_of_a_node_that_does_not_answer_is_not_waited_for_without_end(
         assert made.look_until(JobAction.RESTART, JobAction.STOP) is JobAction.RESTART
 
 
+def test_the_job_is_over_by_word_to_all_nodes_only(tmp_path: Path) -> None:
+    """Ranks here may exit between a look and the agent's own: that is no end of the job."""
+    with coordinating(tmp_path) as made, process(SLEEP) as own:
+        made.start(own.pid)
+        made.reports(a_rank(1, host="b"))
+        assert {made.watch.look() for _ in range(3)} == {JobAction.HOLD}
+        assert made.peers.orders == []
+
+
 def test_a_node_that_is_done_holds_until_the_others_are(tmp_path: Path) -> None:
     with coordinating(tmp_path) as made, process("pass") as own:
         made.start(own.pid)

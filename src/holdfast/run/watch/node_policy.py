@@ -44,12 +44,6 @@ def all_ended_well(scene: Scene) -> bool:
     return len(well) == world
 
 
-def waits_for_others(scene: Scene) -> bool:
-    """The ranks of this node have exited with 0, and those of others have not."""
-    own = {rank for node in scene.nodes if node.coordinates for rank in node.ranks}
-    return bool(own) and all(v.death is not None for v in scene.ranks if v.rank in own)
-
-
 def needs_a_look(scene: Scene) -> bool:
     """A node is not heard, or paths were tried because they seemed sick."""
     not_heard = any(node.hearing != "heard" or node.farewell for node in scene.nodes)

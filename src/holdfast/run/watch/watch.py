@@ -81,7 +81,7 @@ class Watch:
     def _new_attempt(self, now: float) -> None:
         self.clock = LoopClock(now, time.time())
         self.look_whole_at = 0.0
-        self.calm = False
+        self.calm = self.done = False
         self.stalls.new_attempt()
         self.settle_until = 0.0
         self.over_limit: Verdict | None = None
@@ -114,6 +114,12 @@ class Watch:
         self.reporter.attempt(attempt, self.observer.ranks)
 
     def look(self) -> JobAction:
+        step = self._look()
+        if step is JobAction.KEEP_RUNNING and self.peers.round() and not self.done:
+            return JobAction.HOLD  # ranks here may exit right after this look, and others run
+        return step
+
+    def _look(self) -> JobAction:
         now = time.monotonic()
         self.peers.look(now)
         if late := self.clock.lateness(now):
@@ -278,11 +284,12 @@ class Watch:
             return self._with_evidence(scene)
         self.stalls.is_over()
         self.reporter.remember_stall(None)
-        return JobAction.HOLD if node_policy.waits_for_others(scene) else JobAction.KEEP_RUNNING
+        return JobAction.KEEP_RUNNING
 
     def _look_at_nodes(self, scene: Scene) -> JobAction | None:
         if node_policy.all_ended_well(scene):
             self._end_round("done", reason="all ranks exited with 0")
+            self.done = True
             return JobAction.KEEP_RUNNING
         if action := self._for_other_nodes(scene):
             return action
