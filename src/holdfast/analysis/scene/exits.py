@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -23,6 +23,8 @@ STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 ALMOST_AT_ONCE = 0.1
 RIGHT_AFTER = 5.0
 """seconds: a rank without last words that ends so soon after another one went, went with it"""
+POLL = 0.25
+"""seconds by which a death may be seen late: each node looks for itself, ten times a second"""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,11 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         """what killed it, 0 for none; an exception that is still unwinding has none either"""
         death = self.view.death
         return -death.code if death and death.code < 0 else 0
+
+    @property
+    def polled(self) -> bool:
+        """It left no time of its own: it was seen to be dead."""
+        return self.view.death is not None and self.at == self.view.death.at
 
     @property
     def mute(self) -> bool:
@@ -142,7 +149,7 @@ def _cause(scene: Scene) -> tuple[Ending, ...]:
     # A rank that left without a word after others had complained, or right after one had gone,
     # went with them. Sockets close a moment before the kernel reports the death.
     parted = parted_at(mute[0].view) - ALMOST_AT_ONCE
-    too_late = any(e.at < parted - in_doubt(scene, e.rank, mute[0].rank) for e in echoes)
+    too_late = any(e.at < parted - _doubt(scene, mute[0], e) for e in echoes)
     followed = any(may_miss_a_peer(e) for e in mute) and any(
         _may_follow(scene, mute[0], view, within=RIGHT_AFTER) for view in left_well(scene)
     )
@@ -152,7 +159,7 @@ def _cause(scene: Scene) -> tuple[Ending, ...]:
 def _echoes_a_leaving(scene: Scene, speaking: Ending, echoes: list[Ending]) -> bool:
     """Whether another rank surely complained before it, of one that had left before that. Of each
     node one rank tells: the last that complained, the first that left."""
-    before = [e for e in echoes if e.at < speaking.at - in_doubt(scene, e.rank, speaking.rank)]
+    before = [e for e in echoes if e.at < speaking.at - _doubt(scene, speaking, e)]
     last = {_node_name(scene, e.rank): e for e in before}
     by_time = sorted(left_well(scene), key=parted_at, reverse=True)
     first = {_node_name(scene, view.rank): view for view in by_time}
@@ -193,8 +200,28 @@ def _in_a_collective(view: RankView) -> bool:
     )
 
 
+def _doubt(scene: Scene, later: Ending, earlier: Ending) -> float:
+    """Seconds by which the later of two endings may have come before the other; on one machine
+    their order is as it was seen."""
+    if _node_name(scene, later.rank) == _node_name(scene, earlier.rank):
+        return 0.0
+    return in_doubt(scene, later.rank, earlier.rank) + POLL * later.polled
+
+
 def _first(scene: Scene, found: list[Ending]) -> tuple[Ending, ...]:
-    return tuple(e for e in found if e.at - found[0].at <= in_doubt(scene, e.rank, found[0].rank))
+    return tuple(e for e in found if e.at - found[0].at <= _doubt(scene, e, found[0]))
+
+
+def killed_elsewhere(scene: Scene, killed: Sequence[Ending]) -> list[Ending]:
+    """Ranks on other nodes that the same signal killed, whenever that was seen: no rank is killed
+    because another one was."""
+    known = {(_node_name(scene, e.rank), e.signal) for e in killed}
+    signals = {e.signal for e in killed if e.signal} if scene.nodes else ()
+    return [
+        e
+        for e in endings(scene)
+        if e.signal in signals and (_node_name(scene, e.rank), e.signal) not in known
+    ]
 
 
 def tied(scene: Scene) -> tuple[Ending, ...]:

@@ -186,10 +186,13 @@ def oom_killer_ended_rank(scene: Scene) -> Verdict | None:
     killed = [e for e in exits.cause(scene) if oom_evidence.of_kill(scene, e)]
     if not killed:
         return None
+    elsewhere = exits.killed_elsewhere(scene, killed)
+    killed += [e for e in elsewhere if oom_evidence.of_kill(scene, e)]
     ranks = [e.rank for e in killed]
     victims = exits.fallen(scene, ranks)
+    verb = text.plural(ranks, "was", "were")
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} was killed by the kernel's OOM killer"
+        f"{phrases.who(scene, ranks)} {verb} killed by the kernel's OOM killer"
         f"{phrases.at_step(killed[0].view)}{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
         victims=victims,

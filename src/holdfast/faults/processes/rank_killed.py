@@ -52,11 +52,12 @@ def killed_by_signal_first(scene: Scene) -> Verdict | None:
     killed = [e for e in exits.cause(scene) if _is_kill_from_outside(e)]
     if not killed or any(oom_evidence.of_kill(scene, e) for e in killed):
         return None
+    killed += exits.killed_elsewhere(scene, killed)
     ranks = [e.rank for e in killed]
     victims = exits.fallen(scene, ranks)
     name = phrases.signal_name(killed[0].signal)
     return FAULT.verdict(
-        f"{phrases.who(scene, ranks)} was killed by {name}"
+        f"{phrases.who(scene, ranks)} {text.plural(ranks, 'was', 'were')} killed by {name}"
         f"{phrases.at_step(killed[0].view)}{_oom_kill_in_words(scene, killed[0])}"
         f"{phrases.exited_as_a_result(victims)}",
         ranks=ranks,
