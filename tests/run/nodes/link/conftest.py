@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,5 @@ import pytest
 @pytest.fixture(autouse=True)
 def asyncio_has_nothing_to_complain_about(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
-    gc.collect()
     complaints = [record for record in caplog.records if record.name == "asyncio"]
     assert not complaints, [record.getMessage() for record in complaints]

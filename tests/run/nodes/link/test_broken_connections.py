@@ -89,6 +89,7 @@ def test_a_launcher_that_was_given_up_is_told_so() -> None:
         assert here.heard()["b"].hearing == "lost"
 
 
+@pytest.mark.long
 def test_a_new_launcher_gets_the_name_once_the_ranks_of_the_old_one_are_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,6 +112,7 @@ def test_the_same_launcher_may_join_again_at_once() -> None:
         until(lambda: here.heard()["b"].hearing == "heard")
 
 
+@pytest.mark.long
 def test_signs_of_life_go_on_while_the_agents_thread_is_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,7 +13,7 @@ from holdfast.run.nodes.messages import NodeReport
 from tests.lab import Lab
 from tests.run.nodes.link.pair import TOKEN, NewsOf, coordinating, until
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("link-clocks")]
+pytestmark = [pytest.mark.long, pytest.mark.lab, pytest.mark.xdist_group("link-clocks")]
 
 
 def test_wall_times_are_the_coordinators_also_after_a_step(lab: Lab) -> None:
