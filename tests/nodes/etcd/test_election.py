@@ -32,7 +32,8 @@ KEYS = keys_of("run")
 
 
 def coordinator(name: str = "a", *, job: str = "j", port: int = 1) -> ElectedNode:
-    return ElectedNode(name=name, identity=f"id-{name}", job=job, port=port)
+    addresses = ("10.0.0.1",)
+    return ElectedNode(name=name, identity=f"id-{name}", job=job, port=port, addresses=addresses)
 
 
 def view(

@@ -113,6 +113,7 @@ def test_one_of_four_is_elected_and_the_others_learn_where_it_is(launchers: Laun
     assert {one.token for one in following} == {elected[0].token} != {""}
 
 
+@pytest.mark.long
 def test_a_member_takes_over_from_one_that_died_and_the_old_one_follows(
     launchers: Launchers,
 ) -> None:

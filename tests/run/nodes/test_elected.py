@@ -202,7 +202,7 @@ def test_a_signal_ends_the_wait_for_a_coordinator_that_cannot_be_reached(
 
     with pytest.raises(WaitInterrupted):
         b.launcher.next_round(lambda addresses, port: 1, told)
-    assert b.said == ["cannot reach the coordinator that etcd names: a:1 does not answer"]
+    assert b.said == ["cannot join the coordinator that etcd names: a:1 does not answer"]
 
 
 def test_an_etcd_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,10 +135,10 @@ def next_move(view: ElectionView, me: Candidate, keys: ElectionKeys) -> Move:
     if me.round and job is not None and job.id == me.job and job.ended:
         return JobEnded(job.ended)
     if me.round and (job is None or job.id != me.job):
-        return JobEnded("the job ended, or was started again, while this node was cut off")
+        return JobEnded("the job that this node was in has ended, or all its other nodes are lost")
     if coordinator is None or coordinator.identity == me.identity:
         return _without_coordinator(view, me, keys)
-    if not coordinator.port:
+    if not (coordinator.port and coordinator.addresses):
         return Await(f"{coordinator.name} was elected to coordinate, and is about to listen")
     if job is None or job.id != coordinator.job:
         return Await(f"{coordinator.name} coordinates an earlier start of this run")

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.scene.scene import Scene, SurvivingProcess
 from holdfast.findings import Verdict
-from holdfast.nodes.channel_errors import ChannelError
+from holdfast.nodes.channel_errors import ChannelError, WrongVersion
 from holdfast.nodes.etcd.election import Await, Follow, JobEnded
 from holdfast.nodes.etcd.elector import Elected, Elector, Say
 from holdfast.nodes.etcd.etcd_errors import EtcdUnreachable
@@ -40,8 +40,8 @@ FIRST_CONTACT = 20.0
 ASK_AGAIN = 0.3
 SAID_AFTER = 3.0
 """seconds of one and the same wait before the user is told"""
-STEP_EVERY = 5.0
-"""seconds between two notes of the step for a successor"""
+STEP_EVERY = 30.0
+"""seconds between two notes of the step for a successor: etcd keeps every one until it compacts"""
 LOST = 124
 ELECTING = "electing another coordinator through etcd"
 
@@ -143,29 +143,38 @@ class ElectedLauncher:
             if told() is not None:
                 raise WaitInterrupted
             try:
-                answer = self._elector.campaign()
-                self._contact = True
-                if isinstance(answer, Elected):
-                    return self._roles.coordinate(answer)
-                if isinstance(answer, Follow):
-                    return self._roles.follow(answer)
-                if isinstance(answer, JobEnded):
-                    self._say(answer.why)
-                    raise JobIsOver(answer.why, LOST)
-                waits.look(answer.why)
+                outcome = self._role_or_wait()
             except EtcdUnreachable as problem:
                 until = deadline if self._contact else contact_by
                 if time.monotonic() > until:
                     raise _unanswered(problem, until - began) from None
-                waits.look(f"waiting for etcd: {problem.sentence}")
-            except ChannelError as problem:
-                answer = Await(problem.sentence)
-                waits.look(f"cannot reach the coordinator that etcd names: {problem.sentence}")
+                outcome = f"waiting for etcd: {problem.sentence}"
+            if not isinstance(outcome, str):
+                return outcome
+            waits.look(outcome)
             if time.monotonic() > deadline:
                 why = f"no coordinator within the join timeout of {self._join_timeout:.0f} s"
-                self._say(f"{why}: {waits.why}")
+                self._say(f"{why}: {outcome}")
                 raise JobIsOver(why, LOST)
             time.sleep(ASK_AGAIN)
+
+    def _role_or_wait(self) -> NodeRole | str:
+        """What this launcher is from now on, or what it waits for."""
+        answer = self._elector.campaign()
+        self._contact = True
+        if isinstance(answer, JobEnded):
+            self._say(answer.why)
+            raise JobIsOver(answer.why, LOST)
+        if isinstance(answer, Elected):
+            return self._roles.coordinate(answer)
+        if isinstance(answer, Await):
+            return answer.why
+        try:
+            return self._roles.follow(answer)
+        except WrongVersion:
+            raise
+        except ChannelError as problem:
+            return f"cannot join the coordinator that etcd names: {problem.sentence}"
 
     # --- a watcher -----------------------------------------------------------------------------
 
@@ -261,13 +270,16 @@ class ElectedLauncher:
         if carried is None or carried.newest is None or carried == self._published:
             return
         only_the_step = self._published is not None and (
-            msgspec.structs.replace(carried, step=0)
-            == msgspec.structs.replace(self._published, step=0)
+            _without_progress(carried) == _without_progress(self._published)
         )
         now = time.monotonic()
         if not only_the_step or now - self._published_at >= STEP_EVERY:
             self._published, self._published_at = carried, now
             self._elector.publish(carried.newest.round, carried.plain())
+
+
+def _without_progress(carried: CarriedJob) -> CarriedJob:
+    return msgspec.structs.replace(carried, step=0, saved="")
 
 
 def _unanswered(problem: EtcdUnreachable, seconds: float) -> EtcdUnreachable:
