@@ -11,9 +11,9 @@ from holdfast.analysis.scene.scene import Scene
 MOST = 8
 """paths that are tried at once"""
 AGAIN = 10.0
-"""seconds before a path whose connections stay silent is tried again"""
+"""seconds before a path is tried again that showed nothing, or whose connections stay silent"""
 LOSSY_AGAIN = 30.0
-"""seconds before a path that only loses packets is tried again"""
+"""seconds before a path that is known to lose packets is tried again"""
 ALL_WAIT = 5.0
 """seconds without a step before paths are tried of which the kernel tells nothing"""
 
@@ -44,8 +44,11 @@ def _is_due(scene: Scene, one: SickPath) -> bool:
 
 
 def _is_new(scene: Scene, pair: Pair) -> bool:
-    recent = scene.now - path_probes.began(scene) < LOSSY_AGAIN
-    return not recent or path_probes.tried(scene, pair) is None
+    ago = scene.now - path_probes.began(scene)
+    ways = [path_probes.tried(scene, way) for way in (pair, pair[::-1])]
+    if ways[0] is None:
+        return True
+    return ago >= (LOSSY_AGAIN if any(one and one.loss for one in ways) else AGAIN)
 
 
 def all_wait(scene: Scene, *, timers_since: float = 0.0) -> bool:

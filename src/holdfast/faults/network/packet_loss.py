@@ -160,7 +160,8 @@ def _sent_again(signs: Sequence[KernelSign]) -> str:
         return f"{again} of {sent} segments of the ranks were sent again in the last second"
     ranks = {rank for one in signs for rank in one.ranks}
     longest = max((one.unanswered for one in signs), default=0.0)
-    return f"{text.ranks(ranks)} has had no answer for {text.elapsed(longest)}"
+    verb = text.plural(ranks, "has", "have")
+    return f"{text.ranks(ranks)} {verb} had no answer for {text.elapsed(longest)}"
 
 
 # --- explain -------------------------------------------------------------------------------------
