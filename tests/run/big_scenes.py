@@ -34,7 +34,7 @@ HELD_UP = 30.0
 """seconds"""
 
 
-def _claim(rank: int, world: int) -> Claim:
+def claim(rank: int, world: int) -> Claim:
     return Claim(
         at=NOW - 90.0,
         rank=rank,
@@ -104,7 +104,7 @@ def _healthy(ranks: int, *, listed: bool) -> Scene:
     def view(rank: int) -> RankView:
         return a_rank(
             rank,
-            beat=a_beat(claim=_claim(rank, ranks)),
+            beat=a_beat(claim=claim(rank, ranks)),
             recorder=_recorder(rank, ranks, listed=listed, stops=False, waits=False),
         )
 
@@ -121,7 +121,7 @@ def _stalled(ranks: int, *, listed: bool) -> Scene:
         then = NOW - HELD_UP
         return a_rank(
             rank,
-            beat=a_beat(claim=_claim(rank, ranks), step_at=then),
+            beat=a_beat(claim=claim(rank, ranks), step_at=then),
             alive_at=then,
             stack=IN_SLEEP if stops else IN_BACKWARD,
             recorder=_recorder(rank, ranks, listed=listed, stops=stops, waits=not stops),
@@ -198,7 +198,7 @@ def _in_a_circle(ranks: int) -> Scene:
         recorder = msgspec.structs.replace(
             own, collectives=(*own.collectives, new), entered={**own.entered, group: number}
         )
-        beat = a_beat(claim=_claim(rank, ranks), step_at=NOW - HELD_UP)
+        beat = a_beat(claim=claim(rank, ranks), step_at=NOW - HELD_UP)
         return msgspec.structs.replace(
             seen, recorder=recorder, beat=beat, stack=IN_BACKWARD, alive_at=NOW - HELD_UP
         )
@@ -230,8 +230,8 @@ def _joining(ranks: int) -> Scene:
     """Half of them wait in init_process_group for the others."""
 
     def view(rank: int) -> RankView:
-        claim = _claim(rank, ranks) if rank % 2 else None
-        beat = a_beat(steps=0, step_at=0.0, usual_step=0.0, group_ready=False, claim=claim)
+        said = claim(rank, ranks) if rank % 2 else None
+        beat = a_beat(steps=0, step_at=0.0, usual_step=0.0, group_ready=False, claim=said)
         return a_rank(
             rank, beat=beat, alive_at=NOW - HELD_UP, stack=JOINING if rank % 2 else IN_SLEEP
         )

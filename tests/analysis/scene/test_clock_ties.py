@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.collectives import arrivals
 from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.clock_shift import ClockShift, moved
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.analysis.scene.surroundings import in_doubt
 from holdfast.run.watch import verdict
 from tests.analysis.collectives.meshes import Mesh, Op, again, timed
+from tests.run.big_scenes import claim
 from tests.run.scenes import (
     NOW,
+    a_beat,
     a_rank,
     a_scene,
+    changed,
     ended,
     lost_its_peer,
     on_nodes,
@@ -177,6 +181,25 @@ def test_no_rank_is_slow_by_less_than_the_clocks_are_apart(bound: float, slow: i
     program = again([Op("world", 16)], 20)
     late = arrivals.straggler(bounded(on_nodes(timed(Mesh(4, 1), program, costs, step=1)), bound))
     assert (late.rank if late else None) == slow
+
+
+def test_a_wall_clock_that_was_set_makes_no_rank_slow() -> None:
+    """All that node b recorded before looks two seconds late since: so does its ranks' joining."""
+    even = on_nodes(timed(Mesh(4, 1), again([Op("world", 16)], 20), dict.fromkeys(range(4), 0.05),
+                          step=1), 1)  # fmt: skip
+    joined = tuple(
+        msgspec.structs.replace(v, beat=a_beat(claim=claim(v.rank, 4))) for v in even.ranks
+    )
+    even = msgspec.structs.replace(even, ranks=joined)
+    slow = changed(even, 3, recorder=moved(even.rank(3), ClockShift(0.0, 2.0)).recorder)
+    late = arrivals.straggler(slow)
+    assert late is not None
+    assert late.rank == 3
+    stepped = changed(even, 3, **{
+        name: getattr(moved(even.rank(3), ClockShift(0.0, 2.0)), name)
+        for name in ("recorder", "beat")
+    })  # fmt: skip
+    assert arrivals.straggler(stepped) is None
 
 
 def test_ranks_of_one_node_are_compared_exactly() -> None:

@@ -13,15 +13,14 @@ import bisect
 import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.analysis.collectives import groups, worlds
 from holdfast.analysis.collectives.groups import Recorders
 from holdfast.analysis.scene import heard
-from holdfast.analysis.scene.node_view import NodeView
 from holdfast.analysis.scene.scene import Scene
-from holdfast.analysis.scene.surroundings import node_of
 
 WINDOW = 64
 """collectives looked at in each group"""
@@ -63,12 +62,34 @@ def _of_one_world(scene: Scene) -> Straggler | None:
     recorders = groups.of(scene)
     if len(recorders) != len(scene.ranks) or heard.late_nodes(scene):
         return None
-    return among(recorders, {rank: node_of(scene, rank) for rank in recorders})
+    return among(recorders, _clocks(scene))
 
 
-def among(
-    recorders: Recorders, nodes: Mapping[int, NodeView | None] | None = None
-) -> Straggler | None:
+class _NodeClock(NamedTuple):
+    """By what the times in a rank's recorder are measured."""
+
+    node: str
+    bound: float
+    """seconds: right within this"""
+    distance: float | None
+    """of its wall clock from the monotonic one when its ranks joined, as both look by now"""
+
+
+def _clocks(scene: Scene) -> dict[int, _NodeClock]:
+    """Of each rank; empty on one machine."""
+    found: dict[int, _NodeClock] = {}
+    views = {view.rank: view for view in scene.ranks}
+    for node in scene.nodes:
+        own = [views[rank] for rank in node.ranks if rank in views]
+        claims = [view.beat.claim for view in own if view.beat and view.beat.claim]
+        distances = [claim.wall - claim.at for claim in claims if claim.wall]
+        distance = statistics.median(distances) if distances else None
+        clock = _NodeClock(node.name, node.clock_bound, distance)
+        found.update((view.rank, clock) for view in own)
+    return found
+
+
+def among(recorders: Recorders, nodes: Mapping[int, _NodeClock] | None = None) -> Straggler | None:
     """The same, from the recorders of all ranks of a job, with one name for one group. `nodes`:
     whose clock the times of a rank are by, where there are several."""
     if len(recorders) < 2:
@@ -117,7 +138,7 @@ def _rounds(recorders: Recorders) -> list[_Round]:
 
 
 def _lags(
-    rounds: Sequence[_Round], nodes: Mapping[int, NodeView | None]
+    rounds: Sequence[_Round], nodes: Mapping[int, _NodeClock]
 ) -> Iterator[tuple[int, str, float]]:
     """Which rank came last, to which group, and how much of the delay it caused itself. What two
     nodes' clocks may be apart is no delay."""
@@ -144,11 +165,19 @@ def _lags(
             yield last[0], r.group, lag
 
 
-def _clock_doubt(rank: int, members: Iterable[int], nodes: Mapping[int, NodeView | None]) -> float:
+def _clock_doubt(rank: int, members: Iterable[int], nodes: Mapping[int, _NodeClock]) -> float:
     """Seconds by which that rank's times may be wrong against those of the others in its group."""
     own = nodes.get(rank)
-    bounds = [o.clock_bound for m in members if own and (o := nodes.get(m)) and o.name != own.name]
-    return own.clock_bound + max(bounds) if own and bounds else 0.0
+    others = {nodes[member] for member in members if member in nodes} - {own}
+    return max((_apart(own, other) for other in others), default=0.0) if own else 0.0
+
+
+def _apart(one: _NodeClock, other: _NodeClock) -> float:
+    """A wall clock that was set since the ranks joined makes what was recorded before look wrong
+    by as much."""
+    known = one.distance is not None and other.distance is not None
+    step = abs((one.distance or 0.0) - (other.distance or 0.0)) if known else 0.0
+    return one.bound + other.bound + step
 
 
 def _time_spent(rounds: Sequence[_Round]) -> float:
