@@ -22,8 +22,9 @@ INTRODUCTION = (
     f"{os.cpu_count()} cores shared by all hosts, Python {platform.python_version()}."
 )
 START = (
-    "Two hosts, seconds from the start of the last node to the first step, or to a sentence that "
-    "names what is wrong. torchrun as typed, without help."
+    "Two hosts, seconds from the start of the last node to the first step; or, from the launcher's "
+    "first line (torchrun: from its start), to a sentence that names what is wrong. torchrun as "
+    "typed, without help."
 )
 FAULTS = (
     "Four hosts, `--nnodes 2:4 --max-restarts 3` unless it says otherwise. Seconds from the fault "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ WITHIN = 10.0
 """seconds for a sentence where they cannot start"""
 LONGEST = {"holdfast": 90.0, "torchrun": 200.0}
 """seconds for the first step; torchrun gives up after 160"""
+OWN_FIRST_LINE = re.compile(r"holdfast> (joining|coordinating) \d+ nodes|run folder")
 Typed = Callable[[Sequence[Host], Host], list[str]]
 
 
@@ -162,10 +164,13 @@ def _watch(row: StartRow, job: NodesJob, seen: Started, *, until: float) -> None
 
 
 def _says(row: StartRow, job: NodesJob, name: str, seen: Started) -> float | None:
-    for line in [*job.screens[name]]:
-        if any(word in line.text for word in row.says) and "run folder" not in line.text:
+    """Seconds from the launcher's own first line: before it, a busy machine imports torch."""
+    lines = [*job.screens[name]]
+    began = next((line.at for line in lines if OWN_FIRST_LINE.search(line.text)), job.marked)
+    for line in lines:
+        if any(word in line.text for word in row.says) and not OWN_FIRST_LINE.search(line.text):
             seen.sentence = seen.sentence or line.text
-            return line.at - job.marked
+            return line.at - began
     return None
 
 
