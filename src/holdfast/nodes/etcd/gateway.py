@@ -17,6 +17,7 @@ from holdfast.nodes.framed_stream import quoted
 
 LARGEST = 4 << 20
 """bytes of an answer; what we keep there is a few KiB"""
+_CLOSED = (http.client.RemoteDisconnected, http.client.IncompleteRead, ConnectionResetError)
 _PLAIN_TO_TLS = b"HTTP request to an HTTPS server"
 
 
@@ -63,14 +64,10 @@ def ask(
         connection.request("GET" if question is None else "POST", path, body, headers)
         response = connection.getresponse()
         return Answer(response.status, _document(name, response, connection.sock, until))
+    except (*_CLOSED, ssl.SSLEOFError):
+        raise _closed(name, tls=tls is not None) from None
     except ssl.SSLError as problem:
         raise _tls_failed(name, problem) from None
-    except (http.client.RemoteDisconnected, http.client.IncompleteRead):
-        # etcd that stops does so; one that wants TLS too
-        raise EtcdUnreachable(
-            f"{name} closed the connection without an answer",
-            hint="" if tls else "does it want TLS? `--rdzv-conf protocol=https,cacert=FILE`",
-        ) from None
     except http.client.HTTPException as problem:
         said = quoted(str(problem).encode()[:120])
         raise NotEtcd(f"{name} answers, but it is not etcd: it sent {said}", hint=_LOOK) from None
@@ -119,6 +116,15 @@ def _document(
     return document
 
 
+def _closed(name: str, *, tls: bool) -> EtcdUnreachable:
+    """etcd that stops does so; one that wants TLS, or none, and is not spoken to so, too."""
+    if tls:
+        hint = "does it speak https? If not, leave out `protocol=https`"
+    else:
+        hint = "does it want TLS? `--rdzv-conf protocol=https,cacert=FILE`"
+    return EtcdUnreachable(f"{name} closed the connection without an answer", hint=hint)
+
+
 def _tls_failed(name: str, problem: ssl.SSLError) -> EtcdUnreachable | NotEtcd | EtcdDenied:
     reason = problem.reason or str(problem)
     if isinstance(problem, ssl.SSLCertVerificationError):
@@ -132,10 +138,5 @@ def _tls_failed(name: str, problem: ssl.SSLError) -> EtcdUnreachable | NotEtcd |
         return EtcdDenied(
             f"{name} wants a client certificate",
             hint="`--rdzv-conf protocol=https,cacert=FILE,cert=FILE,key=FILE`",
-        )
-    if isinstance(problem, ssl.SSLEOFError):  # etcd that speaks http does so; one that stops too
-        return EtcdUnreachable(
-            f"{name} closed the connection at the start of TLS",
-            hint="does it speak https? If not, leave out `protocol=https`",
         )
     return EtcdUnreachable(f"{name}: TLS failed: {reason}")
