@@ -205,6 +205,15 @@ def test_dry_run_starts_and_makes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_dry_run_of_several_nodes_says_where_they_meet(tmp_path: Path) -> None:
+    typed = ("--nnodes", "2:4", "--rdzv-endpoint", "10.0.0.1:29400")
+    done = run("run", "--dry-run", *typed, "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    wanted = "nodes      2 to 4, coordinated by the node that has 10.0.0.1:29400 (--rdzv-endpoint)"
+    assert wanted in done.stdout
+    assert "127.0.0.1" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

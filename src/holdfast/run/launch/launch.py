@@ -209,7 +209,8 @@ def describe(
         f"would start {ranks} rank{'s' * (ranks > 1)} on this node, each",
         f"  {_shell(command)}",
         f"through    {_shell(wrap(command))}" if wrap(command) != command else "",
-        f"store      127.0.0.1, {port} in every attempt",
+        *_meeting_in_words(flags),
+        f"store      127.0.0.1, {port} in every attempt" if not flags.meeting else "",
         f"restarts   up to {flags.max_restarts}, of all ranks{_if_resumes(flags)}",
         f"patience   {f'{flags.patience:g} s' if flags.patience else PATIENCE}",
         f"grace      {flags.grace:g} s between SIGTERM and SIGKILL",
@@ -224,6 +225,18 @@ def describe(
         added = rank_environment(0, {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks)})
         lines += [f"  {name}={added[name]}" for name in sorted(added.keys() - _TORCHS)]
     return "\n".join(line for line in lines if line)
+
+
+def _meeting_in_words(flags: RunFlags) -> list[str]:
+    if flags.meeting is None:
+        return []
+    plan, least, most = flags.meeting.plan, flags.meeting.least, flags.meeting.most
+    count = str(most) if least == most else f"{least} to {most}"
+    where = "elected through etcd at" if flags.meeting.etcd else "the node that has"
+    return [
+        f"nodes      {count}, coordinated by {where} {plan.host}:{plan.port} ({plan.host_source})",
+        "store      on that node, another port outside the ephemeral range in every attempt",
+    ]
 
 
 def _if_resumes(flags: RunFlags) -> str:
