@@ -131,7 +131,7 @@ def test_no_round_starts_while_ranks_of_a_lost_node_may_run(
     ahead: float,
 ) -> None:
     """Also with a launcher whose one late look comes at the worst moment: all are tried."""
-    for loop in (by_spells(launcher), *map(stalls_once, range(0, 30, 2))):
+    for loop in (by_spells(launcher), *map(stalls_once, range(0, 30, 4))):
         simulation = Simulation(loop, by_spells(coordinator), by_spells(up), by_spells(down), ahead)
         simulation.play()
         if simulation.fenced is not None:
