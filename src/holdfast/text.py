@@ -93,13 +93,17 @@ def ranks(values: Iterable[int]) -> str:
 
 def names(values: Iterable[str], shown: int = 5) -> str:
     """Names in the order people count them, the rest counted: 'node-2, node-10 and 3 more'."""
-    listed = sorted(set(values), key=_as_people_count)
+    listed = sorted(set(values), key=natural_order)
     if len(listed) <= shown + 1:
         return " and ".join([", ".join(listed[:-1]), listed[-1]] if listed[1:] else listed)
     return f"{', '.join(listed[:shown])} and {len(listed) - shown} more"
 
 
-def _as_people_count(name: str) -> tuple[list[tuple[int, str]], str]:
+NaturalOrder = tuple[list[tuple[int, str]], str]
+
+
+def natural_order(name: str) -> NaturalOrder:
+    """A key to sort by: 'node-2' comes before 'node-10'."""
     parts = re.findall(r"[0-9]+|[^0-9]+", name)
     # Numbers by their size: longer ones are larger once leading zeros are gone.
     keys = [(len(p.lstrip("0")), p.lstrip("0")) if p[0] in "0123456789" else (0, p) for p in parts]

@@ -4,13 +4,14 @@
 
 PLAN is a comma-separated list of steps, one for each time a rank fails: 'restart', 'stop',
 or 'break' (the watcher itself raises). 'fenced' at its end: nothing may outlive the end of an
-attempt.
+attempt. 'slow' alone: a look lasts until all ranks have exited, and notes what it saw first.
 """
 
 import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 from holdfast.analysis.job.run_paths import RunPaths
@@ -42,6 +43,10 @@ class Obedient:
     def look(self) -> JobAction:
         codes = {rank: exit_code(pid) for rank, pid in self.pids.items()}
         failed = {rank: code for rank, code in codes.items() if code}
+        if "slow" in self.plan:
+            self.note("looked", codes=list(codes.values()))
+            while any(exit_code(pid) is None for pid in self.pids.values()):
+                time.sleep(0.01)
         if not failed:
             return JobAction.KEEP_RUNNING
         if not self.failed:  # 'taking evidence': the living must still live at the next look

@@ -83,6 +83,14 @@ def test_a_script_by_its_path(tmp_path: Path) -> None:
     assert out.startswith("['--lr', '1'] __main__")
 
 
+def test_a_job_is_over_when_a_look_has_seen_that(tmp_path: Path) -> None:
+    """The watcher tells other nodes so; what exits while it looks is seen at the next look."""
+    assert launch(tmp_path, "slow", "--no-python", "sleep", "0.5")[0] == 0
+    looks = [call["codes"] for call in calls(tmp_path) if call["what"] == "looked"]
+    assert looks[0] == [None]
+    assert looks[-1] == [0]
+
+
 def test_a_signal_ends_everything_and_is_the_exit_code(tmp_path: Path) -> None:
     """Ranks and children that ignore SIGTERM go too, after the grace they are due."""
     notes = tmp_path / "pids"

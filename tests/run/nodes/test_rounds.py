@@ -94,10 +94,10 @@ def test_node_ranks_are_the_typed_ones_and_stay() -> None:
     assert names(started(rounds, 0.0)) == ["c", "a", "b"]
 
 
-def test_untyped_nodes_keep_their_order_and_the_coordinator_is_first() -> None:
+def test_untyped_nodes_are_numbered_by_name_and_the_coordinator_is_first() -> None:
     rounds = Rounds(RoundPolicy(2, 3), own="c")
     come(rounds, "b", "a", "c")
-    assert names(started(rounds, 0.0)) == ["c", "b", "a"]
+    assert names(started(rounds, 0.0)) == ["c", "a", "b"]
     rounds.ended()
     rounds.lost("b")
     for name in "ac":
@@ -105,7 +105,7 @@ def test_untyped_nodes_keep_their_order_and_the_coordinator_is_first() -> None:
     awaited(rounds, 1.0)
     rounds.joined("b", card("b", life=1))  # a new launcher on the same machine
     rounds.ready("b", 0)
-    assert names(started(rounds, 2.0)) == ["c", "b", "a"]
+    assert names(started(rounds, 2.0)) == ["c", "a", "b"]
 
 
 def test_a_lost_node_is_waited_for_until_it_has_fenced_itself() -> None:

@@ -186,8 +186,10 @@ class Agent(LocalElasticAgent):
         self._stop_if_told()
         self._forward_signals()
         self._reap()
-        step = self._ask(self._watcher.look, None)
+        # Before the look, so that it has seen every exit that counts here: the watcher may wait for
+        # ranks of other nodes.
         codes = {rank: self._exit_code(rank, pid) for rank, pid in self._pids.items()}
+        step = self._ask(self._watcher.look, None)
         if step is None:
             step = self._step_of_a_stock_agent(codes)
         if step is JobAction.RESTART:

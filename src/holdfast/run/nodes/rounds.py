@@ -38,8 +38,6 @@ class _Launcher:
     """One launcher, from its card to its end."""
 
     card: NodeCard
-    place: int
-    """in the order in which the nodes first came"""
     here: bool = True
     ready: bool = False
     round: int = 0
@@ -75,13 +73,8 @@ class Rounds:
     """the newest round; after a takeover the one that the coordinator before had started"""
     running: bool = False
     _launchers: dict[str, _Launcher] = field(default_factory=dict)
-    _places: dict[str, int] = field(default_factory=dict)
     _forming_since: float | None = None
     _enough_since: float | None = None
-
-    def __post_init__(self) -> None:
-        for node in self.current.nodes if self.current else ():
-            self._place(node.name)
 
     # --- what happens --------------------------------------------------------------------------
 
@@ -92,7 +85,7 @@ class Rounds:
         if resumed and known is not None and known.here:
             known.card = card
         else:
-            self._launchers[node] = _Launcher(card, self._place(node))
+            self._launchers[node] = _Launcher(card)
 
     def ready(self, node: str, after: int) -> None:
         """`after`: the round that is over for it. What it said of an earlier one is ignored."""
@@ -183,9 +176,6 @@ class Rounds:
 
     # --- inside --------------------------------------------------------------------------------
 
-    def _place(self, node: str) -> int:
-        return self._places.setdefault(node, len(self._places))
-
     def _unsettled(self) -> tuple[str, ...]:
         """Nodes that may have ranks of an earlier round."""
         return tuple(node for node, known in self._launchers.items() if not known.ranks_gone)
@@ -199,11 +189,11 @@ class Rounds:
         ]
         return tuple(sorted(able, key=self._rank_order))
 
-    def _rank_order(self, node: str) -> tuple[bool, int, bool, int]:
-        """What was typed or what the scheduler says; then the coordinator; then as they came."""
-        launcher = self._launchers[node]
-        typed = launcher.card.node_rank
-        return typed is None, typed or 0, node != self.own, launcher.place
+    def _rank_order(self, node: str) -> tuple[bool, int, bool, text.NaturalOrder]:
+        """What was typed or what the scheduler says; then the coordinator; then by name: neighbours
+        in a rack are neighbours in a ring, and the same nodes get the same ranks again."""
+        typed = self._launchers[node].card.node_rank
+        return typed is None, typed or 0, node != self.own, text.natural_order(node)
 
     def _may_start(self, candidates: tuple[str, ...], now: float) -> bool:
         if len(candidates) >= self.policy.most:
