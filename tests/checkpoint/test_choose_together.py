@@ -244,6 +244,7 @@ def test_the_token_is_waited_for_unless_the_disk_is_local(
 ) -> None:
     slept: list[float] = []
     assert not sees_token(str(tmp_path), "ab", sleep=slept.append)
+    assert not sees_token(str(tmp_path / "not" / "mounted"), "ab", sleep=slept.append)
     assert not slept, "on a local disk nothing will appear"
     monkeypatch.setattr(choose_together, "LOCAL", frozenset())
     lock = FolderLock(str(tmp_path))

@@ -116,11 +116,19 @@ def sees_token(
     """At once on a local disk; on any other a new name may take a while to be seen."""
     left, pause = PATIENCE if patience < 0 else patience, 0.01
     while lock.token_in(folder) != token:
-        if left <= 0 or (os.path.isdir(folder) and filesystem_at(folder) in LOCAL):
+        if left <= 0 or filesystem_at(_nearest(folder)) in LOCAL:
             return False
         sleep(pause)
         left, pause = left - pause, min(2 * pause, 1.0)
     return True
+
+
+def _nearest(folder: str) -> str:
+    """The folder, or the first one above it that is there: a share that is not mounted leaves none
+    of its own."""
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def follow(view: RankDisk) -> Question:
