@@ -123,15 +123,22 @@ def _in_collective(scene: Scene, rank: int) -> bool:
 def directions(scene: Scene, pairs: Collection[Pair]) -> set[Pair]:
     """Of paths that are silent both ways, the direction that is broken, where the kernels tell:
     one end still gets what the other sends again and again."""
+    return {_one_way(scene, pair) or pair for pair in pairs}
+
+
+def is_one_way(scene: Scene, pair: Pair) -> bool:
+    """Both ends wait for an answer, and only what is sent this way does not arrive."""
+    return _one_way(scene, pair) == pair
+
+
+def _one_way(scene: Scene, pair: Pair) -> Pair | None:
     signs = path_signs.of(scene)
-    found: set[Pair] = set()
-    for pair in pairs:
-        there, back = signs.get(pair), signs.get((pair[1], pair[0]))
-        if there and back and there.stuck and back.stuck and bool(there.came) != bool(back.came):
-            found.add(back.pair if back.came else there.pair)
-        else:
-            found.add(pair)
-    return found
+    there, back = signs.get(pair), signs.get((pair[1], pair[0]))
+    if there is None or back is None or not there.stuck or not back.stuck:
+        return None
+    if bool(there.came) == bool(back.came):
+        return None
+    return back.pair if back.came else there.pair
 
 
 def groups(scene: Scene, pairs: Collection[Pair]) -> list[PathGroup]:

@@ -128,9 +128,7 @@ def _split(here: Collection[NodeView], gone: int) -> str:
             f"groups is split; {alike}"
         )
     alone = next((node.name for node in here), "this node")
-    return (
-        f"and {alone} hears no other node: {alone} itself is cut off from the network, or {alike}"
-    )
+    return f"and {alone} hears no other node: {alone} itself is cut off from the network; {alike}"
 
 
 def _try_from_both_sides(here: Collection[NodeView], lost: NodeView) -> str:

@@ -257,7 +257,7 @@ def rank_gets_no_answer_from_a_node(scene: Scene) -> Verdict | None:
     groups = sick_paths.groups(scene, pairs)
     return FAULT.verdict(
         f"{sick_paths.named(scene, pairs)}: {_unanswered(chosen)}, and a new connection is "
-        f"{blocked.outcomes(tries)}{_one_way(pairs, sick)}; {sick_paths.waiting(scene)}",
+        f"{blocked.outcomes(tries)}{_one_way(scene, pairs)}; {sick_paths.waiting(scene)}",
         ranks=(),
         hosts=groups[0].nodes if len(groups) == 1 and groups[0].host else (),
         paths=pairs,
@@ -281,9 +281,8 @@ def _unanswered(sick: Sequence[SickPath]) -> str:
     return f"{text.ranks(ranks)} {verb} had no answer for {text.elapsed(longest)}"
 
 
-def _one_way(pairs: set[Pair], sick: Sequence[SickPath]) -> str:
-    """Packets that arrive the other way are no proof where nothing is sent there."""
-    told = {one.pair for one in sick} != pairs and len(pairs) == 1
+def _one_way(scene: Scene, pairs: set[Pair]) -> str:
+    told = len(pairs) == 1 and sick_paths.is_one_way(scene, min(pairs))
     return "; what comes back arrives, so that one direction is broken" if told else ""
 
 
