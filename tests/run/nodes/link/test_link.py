@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 
 import pytest
@@ -134,3 +136,20 @@ def test_a_machine_behind_another_address_is_not_asked_whether_it_answers() -> N
             NewsOf(here).first(NodeJoined)
         until(lambda: here.heard()["b"].hearing == "lost")
         assert here.heard()["b"].machine_answers is None
+
+
+def test_ctrl_c_while_joining_leaves_no_thread_behind() -> None:
+    """It would join in the name of a launcher that is gone."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            joined(1, seconds=60.0).__enter__()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    until(lambda: not [t for t in threading.enumerate() if t.name == "holdfast-link"])

@@ -30,10 +30,14 @@ class LinkThread(Generic[N]):
         self._loop = asyncio.new_event_loop()
 
     def start(self, main: Coroutine[Any, Any, None]) -> None:
-        """Returns when `main` has called `ready`."""
-        self._main = main
+        """Returns when `main` has called `ready`; Ctrl-C meanwhile ends the thread too."""
+        self._main = self._loop.create_task(main)
         self._thread.start()
-        self._started.result()
+        try:
+            self._started.result()
+        except BaseException:
+            self.call(self._main.cancel)
+            raise
 
     @property
     def is_ready(self) -> bool:
@@ -58,7 +62,7 @@ class LinkThread(Generic[N]):
     def wait(self, seconds: float) -> None:
         self._arrived.wait(max(0.0, seconds))
 
-    def call(self, what: Callable[..., None], *arguments: Any) -> None:
+    def call(self, what: Callable[..., object], *arguments: Any) -> None:
         """On the thread, soon; nothing when it has ended."""
 
         def guarded() -> None:
