@@ -69,7 +69,8 @@ class Roles:
     elector: Elector
 
     def __init__(self, here: NodeStart) -> None:
-        from holdfast.cli.run_nodes import given_token, node_card
+        from holdfast.cli.run_card import node_card
+        from holdfast.cli.run_nodes import given_token
         from holdfast.run.nodes.joining import own_address_towards
 
         self._here = here

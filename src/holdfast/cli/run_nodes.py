@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import socket
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli import run_job
+from holdfast.cli.run_card import node_card
 from holdfast.cli.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -255,39 +255,6 @@ def name_run(flags: RunFlags, run: str) -> None:
 def _own_place(here: NodeStart) -> str:
     """The coordinator's own address, where the meeting place names it."""
     return next((a for a in here.resolved if a in here.own and not a.startswith("127.")), "")
-
-
-def node_card(here: NodeStart, *, towards: str) -> NodeCard:
-    """`towards` is the address of this node that others are going to see, where it is known."""
-    import torch
-
-    from holdfast import __version__
-    from holdfast.analysis.machine import addresses
-    from holdfast.cli.run_checks import without_environment
-    from holdfast.run.launch.launch import nproc
-    from holdfast.run.nodes import rank_interfaces
-    from holdfast.run.nodes.messages import NodeCard
-    from holdfast.system.paths.identity import boot_id
-
-    facts = here.facts
-    if facts is not None:
-        chosen = rank_interfaces.choose(facts, towards).settings
-        facts = without_environment(rank_interfaces.with_settings(facts, chosen))
-    usable = [a for a in here.own if not (addresses.is_loopback(a) or addresses.is_link_local(a))]
-    known = boot_id()
-    return NodeCard(
-        name=here.name,
-        identity=secrets.token_hex(8),
-        pid=os.getpid(),
-        nproc=nproc(here.flags),
-        node_rank=here.plan.index,
-        addresses=tuple(sorted(usable, key=lambda a: (a != towards, ":" in a, a))),
-        boot_id=known if isinstance(known, str) else "",
-        role=here.flags.torchrun.role,
-        torch=str(torch.__version__),
-        holdfast=__version__,
-        facts=facts,
-    )
 
 
 def given_token(meeting: RunMeeting) -> Token | None:

@@ -170,6 +170,14 @@ def test_a_newcomer_that_differs_does_not_stop_those_that_trained_together() -> 
     assert news.stop
 
 
+def test_another_command_on_a_node_is_said_and_stops_nothing() -> None:
+    jobs = {"node-a": "train.py", "node-b": "train.py --lr 1"}
+    two = {n: msgspec.structs.replace(card, job=jobs[n]) for n, card in cards(2).items()}
+    lines, news, _ = play(gate(2), two)
+    assert news is None
+    assert lines == ["node-b was started with another command: `train.py --lr 1`, here `train.py`"]
+
+
 def test_a_node_that_does_not_answer_is_said_and_not_held_back() -> None:
     lines, news, _ = play(gate(2), cards(2), mute=["node-b"])
     assert news is None

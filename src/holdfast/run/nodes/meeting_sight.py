@@ -45,7 +45,8 @@ def in_words(plan: MeetingPlan, sight: MeetingSight, *, own: Collection[str]) ->
         return SightWords(
             f"{plan.host} ({plan.host_source}) is {at} here, which is this machine itself, and "
             f"nothing listens there at port {plan.port}",
-            f"name node 0 by an address that this node can reach, in place of {plan.host}",
+            "start node 0 on this machine, or name node 0 by an address that this node can reach, "
+            f"in place of {plan.host}",
         )
     if not sight.error:
         return _answers(place, sight.answered, plan)

@@ -46,7 +46,7 @@ class NodeCard(RunMessage, frozen=True):
     torch: str = ""
     holdfast: str = ""
     job: str = ""
-    """a digest of script, arguments and flags: nodes of one job have the same"""
+    """script and arguments, without secrets: nodes of one job have the same"""
     facts: MachineFacts | None = None
     """what the quick checks read, without the environment; None with --no-check"""
     checkpoints: tuple[str, ...] = ()

@@ -74,8 +74,11 @@ class StartGate:
         identities = frozenset(card.identity for card in cards.values())
         if not identities <= self._compared:
             self._compared = self._compared | identities
+            other = self._new(_other_commands(cards, self.own))
             if news := self._judged(checked, None):
-                return news
+                return news._replace(lines=(*other, *news.lines))
+            if other:
+                return GateNews(lines=other)
         if self._asked and not self.trials.busy and self.trials.newest is not self._trial:
             self._asked, self._trial = False, self.trials.newest
             return self._after_trial(checked)
@@ -165,10 +168,23 @@ class StartGate:
 
     def _new_lines(self, findings: Iterable[Finding]) -> tuple[str, ...]:
         """Each is said once."""
-        told = [text.finding(one, colour=False) for one in findings]
-        new = [words for words in told if words not in self._said]
+        told = self._new([text.finding(one, colour=False) for one in findings])
+        return tuple(line for words in told for line in words.splitlines())
+
+    def _new(self, told: Sequence[str]) -> tuple[str, ...]:
+        new = tuple(words for words in told if words not in self._said)
         self._said.update(new)
-        return tuple(line for words in new for line in words.splitlines())
+        return new
+
+
+def _other_commands(cards: Mapping[str, NodeCard], own: str) -> list[str]:
+    """Arguments may differ on purpose, and then nobody is stopped."""
+    mine = cards[own].job
+    return [
+        f"{name} was started with another command: `{card.job}`, here `{mine}`"
+        for name, card in cards.items()
+        if card.job and mine and card.job != mine
+    ]
 
 
 def _named_in(errors: Iterable[Finding], here: Iterable[str]) -> list[str]:
