@@ -19,6 +19,7 @@ from tests.lab import Host, Lab
 from tests.lab.fixture import lab_or_skip
 from tests.lab.sshd import SshUser, new_key, serve_ssh
 from tests.run.nodes.scenario import TARGET
+from tests.run.nodes.slurm_job import launcher_on
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("run-ssh")]
 
@@ -60,9 +61,11 @@ def job(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def start(folder: Path, *words: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+def start(
+    folder: Path, *words: str, before: tuple[str, ...] = (), **variables: str
+) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "run", *words],
+        [*before, sys.executable, "-m", "holdfast", "run", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -197,6 +200,51 @@ def test_all_nodes_end_together(cluster: Cluster, tmp_path: Path, way: str) -> N
     assert "node-lost" not in err
     for host in (cluster.a, cluster.b):
         until(functools.partial(_is_over, host, str(tmp_path)))
+
+
+@pytest.mark.long
+def test_a_launcher_that_is_killed_is_started_again(cluster: Cluster, tmp_path: Path) -> None:
+    words = ("--hosts", "a,b", "--env", "OMP_NUM_THREADS=1", str(TARGET), str(tmp_path), "100000")
+    with start(tmp_path, *words) as process:
+        until(lambda: len(_attempts(tmp_path)) == 2 and (tmp_path / "ckpts").exists())
+        os.kill(launcher_on(cluster.b), signal.SIGKILL)
+        until(lambda: [*_attempts(tmp_path).values()] == [1, 1])
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=90)
+    assert process.returncode == 130, err
+    assert "the launcher on b was killed by SIGKILL: starting it again (1 of 3)" in err
+    assert "node-lost: node b (rank 1) was lost" in err
+
+
+@pytest.mark.long
+def test_under_nohup_the_job_needs_no_starter(cluster: Cluster, tmp_path: Path) -> None:
+    words = ("--hosts", "a,b", "--env", "OMP_NUM_THREADS=1", str(TARGET), str(tmp_path), "100000")
+    with start(tmp_path, *words, before=("nohup",)) as process:
+        until(lambda: len(_attempts(tmp_path)) == 2)
+        process.kill()
+        process.wait(30)
+        files = [*(tmp_path / "progress").iterdir()]
+        sizes = [file.stat().st_size for file in files]
+        until(
+            lambda: all(f.stat().st_size > 3 * size for f, size in zip(files, sizes, strict=True))
+        )
+    stop = [sys.executable, "-m", "holdfast", "stop", "latest", "--hosts", "a,b"]
+    done = subprocess.run(
+        stop, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for host in (cluster.a, cluster.b):
+        until(functools.partial(_is_over, host, str(tmp_path)))
+
+
+def _attempts(folder: Path) -> dict[str, int]:
+    """The newest attempt that each rank has made a step in."""
+    found = {}
+    for file in (folder / "progress").glob("*"):
+        whole = file.read_text().rpartition("\n")[0]
+        if whole:
+            found[file.name] = int(whole.splitlines()[-1].split()[3])
+    return found
 
 
 def _is_over(host: Host, folder: str) -> bool:

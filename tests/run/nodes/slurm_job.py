@@ -67,16 +67,6 @@ class SlurmJob(NodesJob):
         done = self.slurm.run(["scontrol", *words])
         assert done.returncode == 0, done.stderr
 
-    def launcher_on(self, host: Host) -> int:
-        """Its pid as this machine numbers it."""
-        own = os.readlink(f"/proc/{host.pid}/ns/pid")
-        found = [
-            int(entry.name)
-            for entry in os.scandir("/proc")
-            if entry.name.isdigit() and _is_launcher(entry.path, own)
-        ]
-        return min(found)
-
     def exit_code(self, seconds: float = 90) -> int:
         code = self.exits(seconds, [self.slurm.controller])[self.slurm.controller.name]
         assert code is not None, self.printed()
@@ -89,6 +79,17 @@ class SlurmJob(NodesJob):
             time.sleep(0.2)
 
 
+def launcher_on(host: Host) -> int:
+    """The pid of the only one there, as this machine numbers it."""
+    own = os.readlink(f"/proc/{host.pid}/ns/pid")
+    found = [
+        int(entry.name)
+        for entry in os.scandir("/proc")
+        if entry.name.isdigit() and _is_launcher(entry.path, own)
+    ]
+    return min(found)
+
+
 def _is_launcher(process: str, namespace: str) -> bool:
     try:
         if os.readlink(f"{process}/ns/pid") != namespace:
@@ -96,5 +97,7 @@ def _is_launcher(process: str, namespace: str) -> bool:
         command = Path(process, "cmdline").read_bytes()
         environment = Path(process, "environ").read_bytes()
     except OSError:
+        return False
+    if b"\0--launched\0" in command:  # what ssh has started, above the launcher
         return False
     return b"\0holdfast\0run\0" in command and b"\0LOCAL_RANK=" not in environment

@@ -13,7 +13,7 @@ import pytest
 
 from tests.lab.fixture import lab_or_skip
 from tests.lab.slurm import Slurm
-from tests.run.nodes.slurm_job import SlurmJob
+from tests.run.nodes.slurm_job import SlurmJob, launcher_on
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("slurm-run")]
 
@@ -43,7 +43,7 @@ def test_a_task_that_is_killed_is_named_and_the_rest_continues(
         job.srun(flags=["--nnodes", "1:2"])
         job.wait_for_steps(40)
         job.mark()
-        os.kill(job.launcher_on(slurm.nodes[1]), signal.SIGKILL)
+        os.kill(launcher_on(slurm.nodes[1]), signal.SIGKILL)
         job.wait_for(lambda: "node-lost" in job.printed(), seconds=30)
         assert "n2" in job.printed().partition("node-lost")[2].splitlines()[0]
         again = job.goes_on(world=1)

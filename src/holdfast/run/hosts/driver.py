@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -33,6 +34,8 @@ ANSWER_SECONDS = 15.0
 LISTEN_SECONDS = 3600.0
 TO_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
           signal.SIGUSR2)  # fmt: skip
+AGAIN = 3
+"""times that a launcher is started again on one host"""
 TOO_FEW_SECONDS = 10.0
 """for launchers to end by themselves, once too few of them are left"""
 
@@ -62,6 +65,10 @@ class _Driver:
         self._codes: dict[str, int] = {}
         self._lost: set[str] = set()
         self._broken: set[int] = set()
+        self._orders: dict[str, messages.StartLauncher] = {}
+        self._started_again: Counter[str] = Counter()
+        self._told = False
+        """a signal asked us to end the job"""
         self._left = asyncio.Event()
         """somebody is gone"""
 
@@ -115,6 +122,7 @@ class _Driver:
                     token=token,
                     goes_on_alone=job.goes_on_alone,
                 )
+                self._orders[member.name] = order
                 await member.channel.send(order)
             self._shown = ShownLines([member.name for member in members])
             watching = asyncio.create_task(self._end_when_too_few(members))
@@ -157,7 +165,8 @@ class _Driver:
                         await self._show(self._shown.add(name, news.number, news.content))
                     elif isinstance(news, messages.LauncherExited):
                         await self._show(self._shown.rest(name))
-                        self._codes[name] = news.code
+                        if not await self._start_again(member, news):
+                            self._codes[name] = news.code
         except ChannelError as problem:
             await self._show(self._shown.rest(name))
             self._lost.add(name)
@@ -168,6 +177,20 @@ class _Driver:
             )
             self._say(f"lost the connection to {name}: {problem.sentence}; {what}")
         self._left.set()
+
+    async def _start_again(self, member: SshMember, ended: messages.LauncherExited) -> bool:
+        """A launcher that was killed, and did not end by itself: the others wait for its node."""
+        name = member.name
+        others = self._orders.keys() - self._codes.keys() - self._lost - {name}
+        if self._told or not (ended.killed and others) or self._started_again[name] >= AGAIN:
+            return False
+        self._started_again[name] += 1
+        self._say(
+            f"the launcher on {name} was killed by {_signal_name(ended.code - 128)}: starting it "
+            f"again ({self._started_again[name]} of {AGAIN})"
+        )
+        await member.channel.send(self._orders[name])
+        return True
 
     async def _show(self, lines: Sequence[ShownLine]) -> None:
         """In a thread: a screen that takes nothing must not keep Ctrl-C from the nodes."""
@@ -180,7 +203,7 @@ class _Driver:
                     self._broken.add(number)
 
     async def _end_when_too_few(self, members: Sequence[SshMember]) -> None:
-        """Nothing starts a launcher again that has ended; the others would wait for it."""
+        """A launcher that has ended by itself does not come back; the others would wait for it."""
         least = typed.least_nodes(self._job.command, len(members))
         while True:
             await self._left.wait()
@@ -198,6 +221,7 @@ class _Driver:
                     f"the launcher on {', '.join(failed)} has ended and {least} nodes are needed: "
                     f"ending {', '.join(one.name for one in living)}"
                 )
+                self._told = True
                 await _send_all(living, signal.SIGINT)
             return
 
@@ -208,6 +232,7 @@ class _Driver:
         sending: set[asyncio.Task[None]] = set()
 
         def pass_on(number: signal.Signals) -> None:
+            self._told = self._told or number not in (signal.SIGUSR1, signal.SIGUSR2)
             task = loop.create_task(_send_all(members, number))
             sending.add(task)
             task.add_done_callback(sending.discard)
@@ -276,6 +301,13 @@ async def _asked(channel: Channel, question: messages.ToHost, kind: type[A]) -> 
     if not isinstance(answer, kind):
         raise EnvironmentFailure(f"{channel.peer} gave another answer than was asked for")
     return answer
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 async def _send_all(members: Sequence[SshMember], number: signal.Signals) -> None:

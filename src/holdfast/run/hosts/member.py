@@ -58,8 +58,8 @@ class _Host:
                     if isinstance(asked, messages.StartLauncher):
                         self._let_go()
                         await _Launcher(channel, asked).run()
-                        return
-                    await channel.send(await self._answer(asked))
+                    else:
+                        await channel.send(await self._answer(asked))
 
     async def _answer(self, asked: messages.ToHost) -> messages.FromHost:
         if isinstance(asked, messages.LookAtHost):
@@ -138,7 +138,10 @@ class _Launcher:
         await asyncio.wait(output, timeout=LAST_OUTPUT_SECONDS if self._connected else 0.1)
         for task in (listening, *output):
             task.cancel()
-        await self._send(messages.LauncherExited(code=code if code >= 0 else 128 - code))
+        # One reader at a time: the next order is read from the same channel.
+        await asyncio.gather(listening, *output, return_exceptions=True)
+        ended = messages.LauncherExited(code=code if code >= 0 else 128 - code, killed=code < 0)
+        await self._send(ended)
 
     async def _start(self) -> asyncio.subprocess.Process:
         """The token is in memory that only this process and the launcher have: neither its

@@ -76,6 +76,8 @@ class LauncherOutput(HostsMessage, frozen=True):
 class LauncherExited(HostsMessage, frozen=True):
     code: int
     """128 + signal where one ended it"""
+    killed: bool = False
+    """a signal ended the launcher itself"""
 
 
 ToHost: TypeAlias = LookAtHost | HoldPort | TryPlaces | StartLauncher | SendSignal

@@ -47,6 +47,7 @@ def test_on_a_shared_disk_the_machine_of_the_launcher_is_believed() -> None:
         assert [(one.machine, one.summary.id) for one in once] == [("a", "r1"), ("b", "r1.b")]
         (folders,) = by_run(once)
         assert state_of(folders).state is RunState.RUNNING
+        assert state_of(folders).world == 8
         assert odd_nodes(folders) == ["b: lost"]
 
 

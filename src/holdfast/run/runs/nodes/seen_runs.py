@@ -62,8 +62,11 @@ def _weight(one: SeenRun) -> tuple[object, ...]:
 
 
 def state_of(folders: Sequence[SeenRun]) -> RunSummary:
-    """One line for the run: its leading folder, running while any launcher of it lives."""
+    """One line for the run: its leading folder, running while any launcher of it lives, with the
+    ranks of all its nodes."""
     lead = folders[0].summary
+    ranks = {one.node: one.summary.world for one in folders}
+    lead = msgspec.structs.replace(lead, world=sum(ranks.values()))
     running = any(one.summary.state is RunState.RUNNING for one in folders)
     if running and lead.state is not RunState.RUNNING:
         return msgspec.structs.replace(lead, state=RunState.RUNNING, exit_code=None)
