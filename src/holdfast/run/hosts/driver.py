@@ -70,7 +70,7 @@ class _Driver:
         self._told = False
         """a signal asked us to end the job"""
         self._left = asyncio.Event()
-        """somebody is gone"""
+        """a launcher or a connection has ended"""
 
     async def run(self) -> int:
         job = self._job

@@ -1,8 +1,8 @@
 """On one host: look, try addresses, start the launcher, pass its output on and signals to it.
 
-The launcher is a process of its own: when the connection ends, what becomes of it is decided here.
-It gets SIGHUP, as from a terminal that is closed, and ends its ranks in order; with nohup it
-continues, and its output is in the run's folder.
+The launcher is a process of its own. When the connection ends it gets SIGHUP, as from a terminal
+that is closed, and ends its ranks in order; with nohup it continues, and its output is in the run's
+folder.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class _Launcher:
                 _signal(process, signal.SIGHUP)
 
     async def _pass_on(self, stream: asyncio.StreamReader, number: int) -> None:
-        """To the end, also when nobody hears it any more: a full pipe would stop the ranks."""
+        """To the end, also when the connection is gone: a full pipe would stop the ranks."""
         while content := await stream.read(CHUNK):
             await self._send(messages.LauncherOutput(number=number, content=content))
 
