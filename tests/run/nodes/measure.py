@@ -9,7 +9,7 @@ import msgspec
 
 from tests.lab import Host, Lab
 from tests.run.nodes.fault_rows import FaultRow
-from tests.run.nodes.scenario import LauncherName, NodesJob, named_hosts
+from tests.run.nodes.scenario import TRUE_WHERE_BUSY, LauncherName, NodesJob, named_hosts
 
 STEPS_FIRST = 45
 """so that two checkpoints are there"""
@@ -135,7 +135,8 @@ def _sentences(row: FaultRow, job: NodesJob, hosts: list[Host], seen: Measured) 
                 seen.problems.append(f"{host.name} blames: {one.slug}: {one.reason}")
     guilty = {*row.mentions, *row.guilty}
     for record in (record for host in hosts for record in job.judgements(host)):
-        if innocent := sorted({*record["hosts"]} - guilty):
+        innocent = sorted({*record["hosts"]} - guilty)
+        if innocent and record["slug"] not in TRUE_WHERE_BUSY:
             names = ", ".join(innocent)
             seen.problems.append(f"{record['slug']} blames {names}: {record['reason']}")
     seen.problems = list(dict.fromkeys(seen.problems))

@@ -35,6 +35,8 @@ PORT = 29400
 SENTENCE = re.compile(r"holdfast> (verdict|notice)\[(HOLD\d+)\] ([a-z0-9-]+): (.*)")
 START = 120.0
 """seconds for all ranks to import torch and take their first steps, on a busy machine"""
+TRUE_WHERE_BUSY = ("cpu-contention",)
+"""notices that blame no rank: lab hosts share few cores, and whatever else runs on them"""
 ROUNDING = 1e-6
 """relative: another number of ranks adds in another order; a step changes ten times as much"""
 LauncherName = Literal["holdfast", "torchrun"]
@@ -140,6 +142,8 @@ class NodesJob:
         else:
             start += ["--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint,
                       "--rdzv-id", "lab", "--max-restarts", "3"]  # fmt: skip
+            if self.launcher == "holdfast":  # hosts in their order, as torchrun has them anyway
+                start += ["--node-rank", str(self.hosts.index(host))]
         if self.launcher == "torchrun":
             start += ["--redirects", "3", "--log-dir", "logs"]
             if self.typed is None:
