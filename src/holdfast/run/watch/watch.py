@@ -10,19 +10,18 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from holdfast.analysis.job import pace, start_failure, suspected_paths
+from holdfast.analysis.job import pace, start_failure
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.scene import exits, overruns
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene, SurvivingProcess
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes, scheduler, terminate
 from holdfast.run.launch.places import RunPlaces
-from holdfast.run.nodes.messages import EndRound
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import assembler, deadlines, decide, node_policy, restart, verdict
 from holdfast.run.watch.evidence_requests import EvidenceRequests
@@ -30,6 +29,7 @@ from holdfast.run.watch.guard import PartGuard
 from holdfast.run.watch.interface import JobAction
 from holdfast.run.watch.loop_clock import LoopClock
 from holdfast.run.watch.observer import MemoryKills, Observer
+from holdfast.run.watch.other_nodes import OtherNodes
 from holdfast.run.watch.peers import NoPeers, Peers
 from holdfast.run.watch.progress import Progress
 from holdfast.run.watch.remarks import Remarks
@@ -43,8 +43,6 @@ UNWIND = 2.0
 """seconds in which a rank that raised may end by itself: its atexit handlers still run"""
 LEAVING = 5.0
 """seconds more for one that the kernel is taking apart: how it ended may be the cause"""
-PROBE_AGAIN = 2.5
-"""seconds between two requests to try paths; whether one is worth it, suspected_paths knows"""
 WHOLE_LOOK = 0.19
 """seconds between two looks at everything while all is well; in between only deaths count"""
 
@@ -88,9 +86,7 @@ class Watch:
         self.aborted_at = 0.0
         self._culprits: frozenset[int] = frozenset()
         self.evidence = EvidenceRequests(self.peers)
-        self.probed_at = -PROBE_AGAIN
-        self.reports_seen: dict[str, float] = {}
-        """node -> when the newest report that was taken in was made"""
+        self.others = OtherNodes(self.peers)
         self.acted_on: tuple[Verdict | None, Scene] | None = None
 
     @property
@@ -106,9 +102,7 @@ class Watch:
     def ranks_started(self, attempt: int, pids: Mapping[int, int]) -> None:
         self._new_attempt(now := time.monotonic())
         if round_ := self.peers.round():
-            others = self.peers.states()
-            own = next(node.name for node in round_.nodes if node.name not in others)
-            self.observer.join_round(round_, own)
+            self.observer.join_round(round_, self.others.own_name(round_))
         self.observer.ranks_started(attempt, pids, now, steps=self.progress.steps)
         self.progress.new_attempt(now)
         self.reporter.attempt(attempt, self.observer.ranks)
@@ -124,8 +118,7 @@ class Watch:
         self.peers.look(now)
         if late := self.clock.lateness(now):
             # The ranks could not work while we could not: all timers start again.
-            self.stalls.restart_timers(now)
-            self.progress.restart_timers(now)
+            self._restart_timers(now)
             self.observer.reset_timers(now, late=late)
         if self.clock.wall_was_set(now, time.time()):
             self.stalls.restart_timers(now)  # recorders keep wall time
@@ -175,7 +168,7 @@ class Watch:
         if found := self._verdict(scene):
             self.reporter.told_to_stop(found, scene, steps=self.progress.steps)
         self.reporter.action("stop", scene, reason=sign.name, steps=self.progress.steps)
-        self._end_round("stop", reason=f"stopped by {sign.name}", exit_code=128 + sign)
+        self.others.end_round("stop", reason=f"stopped by {sign.name}", exit_code=128 + sign)
 
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         scene = self._scene(time.monotonic())
@@ -239,17 +232,14 @@ class Watch:
         self.guard.run("checkpoint events", lambda: self._report_events(now))
 
     def _take_in_reports(self, now: float) -> None:
-        """What is said once: events of ranks, and that a node slept."""
-        for name, state in self.peers.states().items():
-            report, seen = state.report, self.reports_seen.get(name, 0.0)
-            if report is None or report.at <= seen:
-                continue
-            self.reports_seen[name] = report.at
-            if report.slept_at > seen > 0:
-                self.stalls.restart_timers(now)
-                self.progress.restart_timers(now)
+        if self.others.slept():
+            self._restart_timers(now)
         for rank, event in self.peers.new_events():
             self.observer.add_event(rank, event)
+
+    def _restart_timers(self, now: float) -> None:
+        self.stalls.restart_timers(now)
+        self.progress.restart_timers(now)
 
     def _report_progress(self, scene: Scene) -> None:
         if self.progress.look(scene.ranks, scene.now):
@@ -288,14 +278,14 @@ class Watch:
 
     def _look_at_nodes(self, scene: Scene) -> JobAction | None:
         if node_policy.all_ended_well(scene):
-            self._end_round("done", reason="all ranks exited with 0")
+            self.others.end_round("done", reason="all ranks exited with 0")
             self.done = True
             return JobAction.KEEP_RUNNING
         if action := self._for_other_nodes(scene):
             return action
         if node_policy.more_may_be_lost(scene):
             return JobAction.HOLD
-        self._probe(scene)
+        self.others.probe(scene, timers_since=self.stalls.timers_since)
         return None
 
     def _for_other_nodes(self, scene: Scene) -> JobAction | None:
@@ -315,7 +305,7 @@ class Watch:
         if not found:
             self.reporter.screen.say(change.reason)
         self._exit_code = change.exit_code
-        self._end_round(
+        self.others.end_round(
             "restart" if again else "stop",
             reason=change.reason,
             exit_code=change.exit_code,
@@ -387,14 +377,6 @@ class Watch:
             scene = self._scene(time.monotonic())
         return self._decide(scene)
 
-    def _probe(self, scene: Scene) -> None:
-        """The paths that seem sick, by an active probe; it takes seconds, and answers later."""
-        if scene.nodes and scene.now >= self.probed_at + PROBE_AGAIN:
-            pairs = suspected_paths.find(scene, timers_since=self.stalls.timers_since)
-            if pairs:
-                self.probed_at = scene.now
-                self.peers.ask_for_probes(pairs)
-
     def _decide(self, scene: Scene) -> JobAction:
         found = self.over_limit or self._verdict(scene)
         self.stalls.remember(scene, found)
@@ -442,7 +424,7 @@ class Watch:
         idle = self.progress.idle(scene.now)
         action: Literal["restart", "stop"] = "restart" if again else "stop"
         self.reporter.action(action, scene, reason=reason, steps=self.progress.steps, idle=idle)
-        self._end_round(
+        self.others.end_round(
             action,
             reason=reason,
             exit_code=self._exit_code,
@@ -457,28 +439,6 @@ class Watch:
         """As every node may read it."""
         folder = self.observer.evidence_folder
         return f"{self.observer.host}:{folder}" if folder and self.peers.states() else folder
-
-    def _end_round(
-        self,
-        action: Literal["restart", "stop", "done"],
-        *,
-        reason: str,
-        exit_code: int = 0,
-        kill: Collection[int] = (),
-        no_save: bool = False,
-        without: Sequence[str] = (),
-    ) -> None:
-        """On all other nodes; here the agent does it."""
-        if round_ := self.peers.round():
-            order = EndRound(
-                round=round_.round,
-                action=action,
-                culprits=tuple(sorted(kill)),
-                exit_code=exit_code,
-                reason=reason,
-                no_save=no_save,
-            )
-            self.peers.end_round(order, without=without)
 
     def _announce(self, found: Verdict, scene: Scene, *, action: str, last: bool = False) -> None:
         self.reporter.judgement(
