@@ -22,7 +22,7 @@ ENDING = 4.0
 COME_BACK = 1.5
 """seconds without a connection, when nothing else is heard of the launcher either"""
 BEATS_ALONE = 12.0
-"""seconds without a word on the connection in which datagrams count all the same: after a cut of
+"""seconds without a word on the connection in which datagrams still count: after a cut of
 5 s, TCP's next try may be 7 s away; but a node that can only be heard cannot be told anything"""
 BEATS_AFTER_CLOSE = 4.0
 

@@ -109,7 +109,7 @@ class LauncherLink(Protocol):
 
     def lost(self) -> CoordinatorLost | None:
         """The lease is over: either it was not heard, or it does not hear us. Then this node's
-        ranks must end at once: the others may start again without them. It stays lost: whoever
-        wants to go on joins anew."""
+        ranks must end at once: the others may start again without them. It stays lost: to
+        go on, join again."""
 
     def close(self, why: str = "") -> None: ...

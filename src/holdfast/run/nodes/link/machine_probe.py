@@ -1,7 +1,7 @@
 """Does the kernel of a machine still answer, when its launcher is gone or silent?
 
 A connection to the port from which its launcher talked to us: nothing listens there, so a machine
-that is up refuses it. A firewall may drop it all the same, so silence only counts where the same
+that is up refuses it. A firewall may drop it nevertheless: silence only counts where the same
 question was answered while all was well.
 """
 
