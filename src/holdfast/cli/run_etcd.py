@@ -117,7 +117,9 @@ class Roles:
 
         left = takeover.with_loss(left)
         again = takeover.may_continue(left, run_job.policy_of(self._here.flags))
-        self._here.screen.say(f"this node takes over: {again.reason}")
+        self._here.screen.say(
+            f"this node takes over: {again.reason}" if again.allowed else again.reason
+        )
         if not again.allowed:
             self.elector.end_job(again.reason)
             raise JobIsOver(again.reason, exit_codes.STOPPED_BY_VERDICT)

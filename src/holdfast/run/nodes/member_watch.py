@@ -249,6 +249,8 @@ class MemberWatch:
             coordinator=self.membership.coordinator,
             answers=self._neighbours.answers(NEIGHBOURS_ANSWER) if self._neighbours else {},
         )
+        if not last:  # nothing is left for the user to do
+            found = msgspec.structs.replace(found, fix="")
         scene = self._scene(time.monotonic())
         self.reporter.judgement(
             found, scene, action=action, steps=self.progress.steps, evidence="", last=last
