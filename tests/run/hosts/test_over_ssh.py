@@ -159,7 +159,8 @@ def test_two_hosts_train_together(cluster: Cluster, tmp_path: Path) -> None:
     with start(tmp_path, *words) as process:
         out, err = process.communicate(timeout=180)
     assert process.returncode == 0, f"{out}\n{err}"
-    assert err.count(" holdfast> done: 3 steps, 0 restarts") == 1
+    assert " holdfast> done: 3 steps, 0 restarts" in err
+    assert err.count(" holdfast> attempt 0: 2 ranks on 2 nodes: a (0), b (1)") == 1, err
     made = {file.name: file.read_text() for file in (tmp_path / "progress").iterdir()}
     assert sorted(made) == ["a.0", "b.1"]
     assert {line.split()[2] for text in made.values() for line in text.splitlines()} == {"2"}
