@@ -35,4 +35,4 @@ def test_a_test_that_cannot_apply_is_not_counted_as_failed() -> None:
     assert results["test_launch_shutdown"].outcome == "not applicable"
     told = torchrun_tests.table(list(results.values()), ["tail_log_test.py"])
     assert "1 passed, 1 failed, 1 not applicable, 1 skipped." in told
-    assert "no launcher is in them: tail_log_test.py." in told
+    assert "no launcher or agent is in them: tail_log_test.py." in told

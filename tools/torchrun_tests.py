@@ -1,4 +1,4 @@
-"""PyTorch's own tests of its launcher, with `holdfast run` in torchrun's place.
+"""PyTorch's own tests of its launcher and elastic agent, with holdfast in their place.
 
     python -m tools.torchrun_tests PYTORCH [--out FOLDER]
 
@@ -22,19 +22,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDERS = ("test/distributed/launcher", "test/distributed/elastic/multiprocessing")
-CALL = "launch.main("
-"""what a file must contain to be about a launcher at all"""
-PLUGIN = "tools.in_torchruns_place"
+FOLDERS = (
+    "test/distributed/launcher",
+    "test/distributed/elastic/multiprocessing",
+    "test/distributed/elastic/agent/server/test",
+    "test/distributed/elastic/rendezvous",
+)
+CALLS = ("launch.main(", "LocalElasticAgent(", "_register_out_of_tree_handlers(")
+"""what a file must contain to be about a launcher, an agent or the door for rendezvous at all"""
+PLUGINS = ("tools.in_torchruns_place", "tools.in_torchs_agents_place")
 PLACE = (
     "`torch.distributed.run.main` is `holdfast run` with its default options "
-    "(tools/in_torchruns_place.py)."
+    "(tools/in_torchruns_place.py); `LocalElasticAgent` and the handler for c10d are holdfast's "
+    "(tools/in_torchs_agents_place.py)."
 )
 NOT_APPLICABLE = {
     "test_launch_shutdown": "replaces torchrun's agent and rendezvous by mocks and counts their "
     "calls",
-    "test_launch_elastic_multiple_agents": "two launchers in one job: several nodes are not "
-    "supported yet",
+    "test_barrier_failed_c10d": "replaces torch's barrier in the store by a mock and counts its "
+    "calls: the coordinator's word stands in its place",
+    "test_shutdown_called_c10d": "replaces torch's processes by mocks and counts their calls",
 }
 
 
@@ -63,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = ["-q", "-p", PLUGIN, "-p", "no:randomly", "-p", "no:rerunfailures",
+        plugins = [word for name in PLUGINS for word in ("-p", name)]
+        command = ["-q", *plugins, "-p", "no:randomly", "-p", "no:rerunfailures",
                    "--show-capture=no", "-c", os.devnull, f"--junitxml={report}"]  # fmt: skip
         subprocess.run([sys.executable, "-m", "pytest", *command, *map(str, files)], check=False)
         results = read(report.read_text())
@@ -85,7 +93,7 @@ def test_files(checkout: Path) -> tuple[list[Path], list[str]]:
         if path.stem.startswith("test_") or path.stem.endswith("_test")
     ]
     found = [path for path in found if path.parent.name != "bin"]
-    about = [path for path in found if CALL in path.read_text()]
+    about = [path for path in found if any(call in path.read_text() for call in CALLS)]
     return about, [path.name for path in found if path not in about]
 
 
@@ -117,7 +125,7 @@ def table(results: Sequence[Result], others: Sequence[str]) -> str:
     }
     said = ", ".join(f"{number} {kind}" for kind, number in count.items() if number)
     lines = [
-        f"# PyTorch's launcher tests with `holdfast run`, {dt.datetime.now(dt.timezone.utc):%F}",
+        f"# PyTorch's tests of launcher and agent, {dt.datetime.now(dt.timezone.utc):%F}",
         "",
         f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores. "
         + PLACE,
@@ -130,7 +138,7 @@ def table(results: Sequence[Result], others: Sequence[str]) -> str:
         "",
     ]
     if others:
-        lines += [f"Not run, because no launcher is in them: {', '.join(others)}.", ""]
+        lines += [f"Not run, because no launcher or agent is in them: {', '.join(others)}.", ""]
     return "\n".join(lines)
 
 
