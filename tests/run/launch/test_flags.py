@@ -82,7 +82,7 @@ CASES: dict[str, dict[str, Any]] = {
     "times": {
         "argv": [
             "--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=[fd00::1]", "--rdzv-id=seven",
-            "--rdzv-conf=join_timeout=60,last_call_timeout=5,is_host=1,read_timeout=3", "t.py",
+            "--rdzv-conf='join_timeout=60,last_call_timeout=5,is_host=1,read_timeout=3'", "t.py",
         ]
     },
     "nodes the wrong way": {"argv": ["--nnodes", "4:2", "t.py"]},

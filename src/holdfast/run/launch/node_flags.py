@@ -108,7 +108,8 @@ def fill_in_defaults(typed: argparse.Namespace) -> None:
 
 
 def _configuration(text: str) -> dict[str, str]:
-    """'key=value,key=value', as torchrun reads it."""
+    """'key=value,key=value', as torchrun reads it; quotes that no shell took away are not meant."""
+    text = text.strip().strip("'\"")
     pairs = (part.partition("=") for part in text.split(",") if part.strip())
     return {key.strip(): value.strip() for key, _, value in pairs}
 
