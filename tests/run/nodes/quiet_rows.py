@@ -148,7 +148,8 @@ def step_clocks(job: NodesJob) -> None:
     job.hosts[1].clock(-30)
 
 
-WAITS = ("rank-stuck", "slow-rank")
+WAITS = ("waiting", "rank-stuck", "slow-rank")
+"""the first is what a screen calls a pause that is said and may be none"""
 ROWS = (
     QuietRow("as-it-is", "nothing odd"),
     QuietRow("latency", "200 ms there and back, jittering, for 16 s", delay, steps=120,
