@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
@@ -12,6 +13,9 @@ from holdfast.errors import ConfigError
 if TYPE_CHECKING:
     from holdfast.analysis.machine import MachineFacts
     from holdfast.run.launch.flags import RunFlags
+
+NETWORK = ("interfaces", "own_name", "settings", "accelerators", "software")
+"""facts by which Gloo and NCCL choose an interface"""
 
 
 def refuse_missing_script(flags: RunFlags) -> None:
@@ -27,7 +31,8 @@ def refuse_missing_script(flags: RunFlags) -> None:
         )
 
 
-def look_first(flags: RunFlags, world: int) -> MachineFacts:
+def look_first(flags: RunFlags, world: int, facts: Iterable[str] | None = None) -> MachineFacts:
+    """All facts of this machine, or these only."""
     from holdfast.check.collect import collect
     from holdfast.check.plan import Flags, make_plan
     from holdfast.check.reader_list import readers
@@ -40,7 +45,7 @@ def look_first(flags: RunFlags, world: int) -> MachineFacts:
         log_folder=flags.runs,
     )
     plan = make_plan(meant, os.environ, accelerators=0)
-    return collect(plan, readers(), seconds=DEADLINE)
+    return collect(plan, readers() if facts is None else readers(facts), seconds=DEADLINE)
 
 
 def without_environment(facts: MachineFacts) -> MachineFacts:

@@ -53,7 +53,7 @@ def launch(here: NodeStart, access: EtcdAccess) -> int:
         launcher.meet()
         assert roles.files
         rounds = InterfaceRounds(
-            launcher, here.facts, own_address=launcher.own_address, say=here.screen.say
+            launcher, here.network, own_address=launcher.own_address, say=here.screen.say
         )
         code = run_job.conduct(
             here.flags, launcher, roles.files, rounds=rounds, settings=rounds.settings

@@ -47,6 +47,8 @@ class NodeStart(NamedTuple):
     """addresses of the meeting place, as this node sees them"""
     own: frozenset[str]
     """addresses of this node"""
+    network: MachineFacts
+    """for the choice of an interface; read also where the checks are not wanted"""
 
     @property
     def plan(self) -> MeetingPlan:
@@ -67,16 +69,20 @@ def launch(
     left: EndedLeftovers,
 ) -> int:
     from holdfast.check.readers.network import own_addresses
+    from holdfast.cli import run_checks
     from holdfast.nodes.channel_errors import CannotListen
     from holdfast.nodes.reach.meeting import MeetingRole
     from holdfast.nodes.reach.run_meeting import meeting_doubt, run_role
+    from holdfast.run.launch.launch import nproc
     from holdfast.run.nodes.joining import resolve
 
     plan = meeting.plan
     for note in plan.notes:
         screen.say(note)
     resolved, _ = resolve(plan.host)
-    here = NodeStart(flags, meeting, argv, screen, facts, left, resolved, own_addresses())
+    own = own_addresses()
+    network = facts or run_checks.look_first(flags, nproc(flags), run_checks.NETWORK)
+    here = NodeStart(flags, meeting, argv, screen, facts, left, resolved, own, network)
     if meeting.etcd:
         from holdfast.cli import run_etcd
 
@@ -123,7 +129,7 @@ def _coordinate(here: NodeStart, why: str) -> int:
         closing.callback(coordination.close)
         name_run(flags, run)
         rounds = InterfaceRounds(
-            coordination, here.facts, own_address=lambda place: place.address, say=screen.say
+            coordination, here.network, own_address=lambda place: place.address, say=screen.say
         )
         return run_job.conduct(flags, watch, files, rounds=rounds, settings=rounds.settings)
 
@@ -205,7 +211,7 @@ def _join(here: NodeStart, why: str) -> int:
         watch = member_watch(membership, files)
         name_run(flags, link.admitted.run)
         rounds = InterfaceRounds(
-            membership, here.facts, own_address=lambda _: link.own_address, say=screen.say
+            membership, here.network, own_address=lambda _: link.own_address, say=screen.say
         )
         return run_job.conduct(flags, watch, files, rounds=rounds, settings=rounds.settings)
     finally:

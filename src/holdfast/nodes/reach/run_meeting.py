@@ -118,6 +118,8 @@ def listen_addresses(
 ) -> tuple[str, ...]:
     """At the address the user named, where this node has it and others can use it; else at all of
     them: a name means another address on each node, and behind NAT the address is the router's."""
+    if plan.host == "localhost":
+        return ("127.0.0.1",)
     loopback = all(map(_is_loopback, resolved))
     if is_address(plan.host) and (plan.host in own or loopback):
         return (plan.host,)

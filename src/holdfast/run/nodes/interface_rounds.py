@@ -15,12 +15,11 @@ class InterfaceRounds:
     def __init__(
         self,
         rounds: RoundSource,
-        facts: MachineFacts | None,
+        facts: MachineFacts,
         *,
         own_address: Callable[[RoundPlace], str],
         say: Callable[[str], None],
     ) -> None:
-        """`facts` None: the checks were not wanted, and nothing is changed."""
         self._rounds, self._facts = rounds, facts
         self._own_address, self._say = own_address, say
         self._said: set[str] = set()
@@ -31,8 +30,7 @@ class InterfaceRounds:
 
     def next_round(self, open_store: OpenStore, told: ToldToEnd) -> RoundPlace:
         place = self._rounds.next_round(open_store, told)
-        if self._facts is not None:
-            self._chosen = rank_interfaces.choose(self._facts, self._own_address(place))
+        self._chosen = rank_interfaces.choose(self._facts, self._own_address(place))
         for remark in self._chosen.remarks:
             if remark not in self._said:
                 self._said.add(remark)
