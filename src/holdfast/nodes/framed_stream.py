@@ -210,7 +210,7 @@ async def within(seconds: float, what: Coroutine[Any, Any, T]) -> T:
 
 
 def _noted(task: asyncio.Task[Any]) -> None:
-    """Its problem, even when whoever waited for it was cancelled: asyncio would complain."""
+    """Its problem, also when the task that waited for it was cancelled: asyncio would complain."""
     if not task.cancelled():
         task.exception()
 

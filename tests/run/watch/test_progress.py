@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.run.watch.progress import Progress
+from holdfast.run.watch.progress import JobProgress
 from tests.run.scenes import a_beat, a_rank
 
 
 def test_a_step_of_any_rank_is_progress_and_pauses_are_remembered() -> None:
-    progress = Progress()
+    progress = JobProgress()
     progress.new_attempt(0.0)
     assert not progress.look([a_rank(0, beat=None), a_rank(1, beat=a_beat(steps=0))], 1.0)
     assert progress.look([a_rank(0, beat=a_beat(steps=1)), a_rank(1, beat=a_beat(steps=0))], 2.0)
@@ -19,7 +19,7 @@ def test_a_step_of_any_rank_is_progress_and_pauses_are_remembered() -> None:
 
 
 def test_a_new_attempt_begins_at_no_step_and_keeps_the_pauses() -> None:
-    progress = Progress()
+    progress = JobProgress()
     progress.look([a_rank(0, beat=a_beat(steps=3))], 1.0)
     progress.look([a_rank(0, beat=a_beat(steps=4))], 9.0)
     progress.new_attempt(20.0)

@@ -12,7 +12,7 @@ from holdfast.nodes.probing.answer import open_listeners, try_paths
 from holdfast.nodes.probing.messages import OpenListeners, ProbeReply, ProbeRequest
 
 KEEP_OPEN = 20.0
-"""seconds after the last question: nothing of ours listens while nobody tries paths"""
+"""seconds after the last question: nothing of ours listens while no paths are tried"""
 
 
 class ProbeStation:

@@ -40,7 +40,7 @@ T = TypeVar("T")
 LAST_WORD = 10.0
 """seconds a watcher has for its verdict when no rank is left"""
 LAST_WORD_OF_NODES = 40.0
-"""the same where it may wait for what becomes of another node"""
+"""the same where it may have to wait for the lease of another node"""
 REAP_EVERY = 10.0
 """seconds between two looks for orphans of ours that have ended"""
 LONGEST_SAVE = 300.0

@@ -22,11 +22,11 @@ from holdfast.run.nodes.link.interface import CoordinatorLink, Heard, NodeJoined
 from holdfast.run.nodes.messages import (
     AbortRanks,
     EndRound,
+    JournalEntry,
     NodeCard,
     NodeReport,
     RanksGone,
     Ready,
-    Record,
     RoundStart,
     Say,
     TakeEvidence,
@@ -60,7 +60,7 @@ SAY_AGAIN = 30.0
 
 
 class Coordination:
-    """Is both `Peers` for the watch and `RoundSource` for the agent."""
+    """Is both `NodePeers` for the watch and `RoundSource` for the agent."""
 
     def __init__(
         self,
@@ -307,7 +307,7 @@ class Coordination:
 
     def record(self, record: msgspec.Struct) -> None:
         document = msgspec.to_builtins(record, enc_hook=str)
-        self._send(self._members(), Record(document=text.printable(document)))
+        self._send(self._members(), JournalEntry(document=text.printable(document)))
 
     def abort(self, ranks: Sequence[int]) -> None:
         if current := self._rounds.current:

@@ -34,15 +34,15 @@ from holdfast.run.watch.guard import PartGuard
 from holdfast.run.watch.interface import JobAction
 from holdfast.run.watch.loop_clock import LoopClock
 from holdfast.run.watch.observer import MemoryKills, Observer
-from holdfast.run.watch.progress import Progress
+from holdfast.run.watch.progress import JobProgress
 from holdfast.run.watch.reporter import Reporter
 from holdfast.view.run_screen import Screen
 
 REPORT_EVERY = 0.19
 """seconds"""
 ORDER_COMES = 5.0
-"""seconds after a signal in which the coordinator says what becomes of this node; who sent it
-kills next, after 30 s or so"""
+"""seconds after a signal in which the coordinator says how it continues; who sent it kills
+next, after 30 s or so"""
 LATE = 2.5
 """seconds without a sign of the coordinator"""
 NEIGHBOURS_ANSWER = 0.3
@@ -71,7 +71,7 @@ class MemberWatch:
         self.observer = observer or Observer(places=places, memory_kills=memory_kills)
         self.reporter = Reporter(journal, screen, membership.node, places.paths)
         self.guard = PartGuard(lambda part, bug: self.reporter.part_failed(part, bug, self.attempt))
-        self.progress = Progress()
+        self.progress = JobProgress()
         self.stop_signal = ""
         self.acted_on: tuple[None, Scene] | None = None
         """as the coordinator's watch has it; a member has no verdict of its own"""

@@ -17,9 +17,9 @@ from holdfast.run.nodes import lost_coordinator
 from holdfast.run.nodes.link.interface import CoordinatorLost, LauncherLink
 from holdfast.run.nodes.messages import (
     EndRound,
+    JournalEntry,
     Leaving,
     Ready,
-    Record,
     RoundStart,
     Say,
     ToCoordinator,
@@ -85,7 +85,7 @@ class Membership:
                 self._screen.status(message.lines[0] if message.lines else "")
             else:
                 self._screen.say(message.lines)
-        elif isinstance(message, Record):
+        elif isinstance(message, JournalEntry):
             record = journal_records.decode(msgspec.json.encode(message.document))
             if record is not None:
                 self._journal.write(record)

@@ -80,7 +80,7 @@ class NodeReport(RunMessage, frozen=True):
     gpus: tuple[GpuLook, ...] | Unread | None = None
     connections: tuple[RankConnection, ...] | Unread | None = None
     slept_at: float = 0.0
-    """when its own loop was last late: it slept or starved, and its timers began anew; 0: never"""
+    """when its own loop was last late: it slept or starved, and its timers were reset; 0: never"""
 
 
 class ToldToStop(RunMessage, frozen=True):
@@ -164,7 +164,7 @@ class Say(RunMessage, frozen=True):
     """it is the status line, which the next one replaces"""
 
 
-class Record(RunMessage, frozen=True):
+class JournalEntry(RunMessage, frozen=True):
     """For the journal of every node: one of analysis/job/journal_records, as its own fields."""
 
     document: dict[str, Any]
@@ -200,7 +200,7 @@ ToLauncher: TypeAlias = (
     | RoundStart
     | TakeEvidence
     | Say
-    | Record
+    | JournalEntry
     | AbortRanks
     | EndRound
     | ProbeRequest

@@ -178,7 +178,7 @@ class StartGate:
 
 
 def _other_commands(cards: Mapping[str, NodeCard], own: str) -> list[str]:
-    """Arguments may differ on purpose, and then nobody is stopped."""
+    """Arguments may differ on purpose: a note, and no node is stopped."""
     mine = cards[own].job
     return [
         f"{name} was started with another command: `{card.job}`, here `{mine}`"

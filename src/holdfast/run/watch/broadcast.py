@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.analysis.job.journal_records import JournalRecord
-from holdfast.run.watch.peers import Peers
+from holdfast.run.watch.peers import NodePeers
 
 STATUS_EVERY = 1.0
 """seconds between two status lines sent to other nodes"""
@@ -21,7 +21,7 @@ class ScreenLike(Protocol):
 
 
 class BroadcastJournal:
-    def __init__(self, own: JournalLike, peers: Peers) -> None:
+    def __init__(self, own: JournalLike, peers: NodePeers) -> None:
         self._own, self._peers = own, peers
 
     def write(self, record: JournalRecord) -> None:
@@ -30,7 +30,7 @@ class BroadcastJournal:
 
 
 class BroadcastScreen:
-    def __init__(self, own: ScreenLike, peers: Peers) -> None:
+    def __init__(self, own: ScreenLike, peers: NodePeers) -> None:
         self._own, self._peers = own, peers
         self._status = ""
         self._status_at = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.run.watch.peers import Peers
+from holdfast.run.watch.peers import NodePeers
 
 WAIT = 4.0
 """seconds for other nodes: stacks and recorders take up to 2 s each there"""
@@ -11,7 +11,7 @@ WAIT = 4.0
 class EvidenceRequests:
     """One attempt."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: NodePeers) -> None:
         self._peers = peers
         self._number = 0
         self._asked_at = 0.0

@@ -12,7 +12,7 @@ from holdfast.analysis.scene.scene import Policy, Scene
 from holdfast.findings import Verdict
 from holdfast.run.launch import exit_codes
 from holdfast.run.watch.decide import Decision
-from holdfast.run.watch.peers import Peers
+from holdfast.run.watch.peers import NodePeers
 
 OTHERS_TOLD = 1.5
 """seconds after one node was told to stop in which the others may be told too: then a scheduler
@@ -69,7 +69,7 @@ def more_may_be_lost(scene: Scene) -> bool:
 
 
 def change_of_nodes(
-    scene: Scene, peers: Peers, policy: Policy, *, since: float
+    scene: Scene, peers: NodePeers, policy: Policy, *, since: float
 ) -> NodeChange | None:
     """`since`: when this round's ranks were started."""
     told = {name: state.told for name, state in peers.states().items() if state.told}
@@ -129,14 +129,14 @@ def to_kill_at_once(found: Verdict, scene: Scene) -> frozenset[int]:
     return kill | {rank for rank in found.victims if waiting.of(rank) is not None}
 
 
-def gone(found: Verdict | None, peers: Peers) -> tuple[str, ...]:
+def gone(found: Verdict | None, peers: NodePeers) -> tuple[str, ...]:
     """The nodes that it is about and that are no longer there."""
     states = peers.states()
     named = found.about_hosts if found else ()
     return tuple(n for n in named if n in states and states[n].hearing == "lost")
 
 
-def left_out(found: Verdict | None, peers: Peers) -> tuple[str, ...]:
+def left_out(found: Verdict | None, peers: NodePeers) -> tuple[str, ...]:
     """A node to blame; of a broken path one end that is not ours: which of the two is sick is not
     known, but without it the path is not used."""
     if found is None or not found.certain or gone(found, peers):
@@ -146,7 +146,7 @@ def left_out(found: Verdict | None, peers: Peers) -> tuple[str, ...]:
     return chosen if chosen and peers.can_do_without(chosen) else ()
 
 
-def reason(decision: Decision, found: Verdict | None, peers: Peers) -> str:
+def reason(decision: Decision, found: Verdict | None, peers: NodePeers) -> str:
     """'restarting (1 of 3) without node b'."""
     if decision.action != "restart" or not peers.states():
         return decision.reason

@@ -8,14 +8,14 @@ from typing import Literal
 from holdfast.analysis.job import suspected_paths
 from holdfast.analysis.scene.scene import Scene
 from holdfast.run.nodes.messages import EndRound, RoundStart
-from holdfast.run.watch.peers import Peers
+from holdfast.run.watch.peers import NodePeers
 
 PROBE_AGAIN = 2.5
 """seconds between two requests to try paths; whether one is worth it, suspected_paths knows"""
 
 
 class OtherNodes:
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: NodePeers) -> None:
         self._peers = peers
         self._probed_at = -PROBE_AGAIN
         self._reports_seen: dict[str, float] = {}

@@ -30,7 +30,7 @@ class PeerState(msgspec.Struct, frozen=True, kw_only=True):
     """the newest of this round"""
 
 
-class Peers(Protocol):
+class NodePeers(Protocol):
     def look(self, now: float) -> None:
         """Take in what has come since; called at every look, 0.1 s."""
 

@@ -12,7 +12,7 @@ PAUSES = 32
 """between two steps that are remembered: enough to know a job's rollouts and evaluations"""
 
 
-class Progress:
+class JobProgress:
     """One job, all its attempts; the clock is passed in."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ from holdfast.findings import Verdict
 from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import transport, verdict
 from holdfast.run.watch.broadcast import BroadcastJournal, BroadcastScreen
-from holdfast.run.watch.peers import NoPeers, Peers
+from holdfast.run.watch.peers import NodePeers, NoPeers
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.resume_tracker import TrackedEvent
 from holdfast.view import run_screen
@@ -52,7 +52,7 @@ class Reporter:
         screen: run_screen.Screen,
         host: str,
         paths: RunPaths | None,
-        peers: Peers | None = None,
+        peers: NodePeers | None = None,
     ) -> None:
         """What concerns this node's processes is told here, all the rest on every node."""
         self.host, self.paths = host, paths

@@ -30,8 +30,8 @@ from holdfast.run.watch.interface import JobAction
 from holdfast.run.watch.loop_clock import LoopClock
 from holdfast.run.watch.observer import MemoryKills, Observer
 from holdfast.run.watch.other_nodes import OtherNodes
-from holdfast.run.watch.peers import NoPeers, Peers
-from holdfast.run.watch.progress import Progress
+from holdfast.run.watch.peers import NodePeers, NoPeers
+from holdfast.run.watch.progress import JobProgress
 from holdfast.run.watch.remarks import Remarks
 from holdfast.run.watch.reporter import Reporter
 from holdfast.run.watch.stalls import StallMemory
@@ -58,14 +58,14 @@ class Watch:
         screen: run_screen.Screen,
         places: RunPlaces,
         memory_kills: MemoryKills,
-        peers: Peers | None = None,
+        peers: NodePeers | None = None,
         observer: Observer | None = None,
     ) -> None:
         """`observer`: of this node, where another watch had it before."""
         self.policy, self.screen = policy, screen
         self.peers = peers or NoPeers()
         self.stalls = StallMemory()
-        self.progress = Progress()
+        self.progress = JobProgress()
         self.observer = observer or Observer(places=places, memory_kills=memory_kills)
         self.reporter = Reporter(journal, screen, self.observer.host, places.paths, self.peers)
         self.guard = PartGuard(lambda part, bug: self.reporter.part_failed(part, bug, self.attempt))
