@@ -226,7 +226,7 @@ test_run = run_table(
         victims=range(8),
         certain=True,
         saying=[
-            "node node-b → node node-c (10.0.0.2 → 10.0.0.3): packets from 4000 bytes on",
+            "node node-b → node node-c (10.0.0.2 → 10.0.0.3) drops packets from 4000 bytes on",
             "1500 pass, and the MTU is 9000; segments of 8948 bytes from rank 2 have had no answer",
             "ranks 0-7 wait in all_reduce #101",
             "`sudo ip link set eth0 mtu 1500` on node-b and node-c",

@@ -100,6 +100,10 @@ def how(node: NodeView) -> str:
     )
 
 
+CLOSED = "closed the connection"
+"""the words of a connection that ended as it should: they add nothing"""
+
+
 def how_it_went(*, farewell: str, words: str, silent: float, answers: bool | None) -> str:
     seen = f" ({words})" if words else ""
     if farewell == "left":
@@ -111,7 +115,8 @@ def how_it_went(*, farewell: str, words: str, silent: float, answers: bool | Non
             "down, or its network went down too",
             None: "its launcher was killed or exited, or the machine shuts down",
         }[answers]
-        return f"its kernel closed the connection{seen}: {meaning}"
+        how = f" ({words})" if words != CLOSED else ""
+        return f"its kernel closed the connection{how}: {meaning}"
     quiet = f"nothing was heard from it for {text.elapsed(silent)}"
     meaning = {
         True: "the machine answers and its launcher does not: it is stopped, or gets no CPU time",

@@ -154,7 +154,7 @@ def _sizes_evidence(one: SizeJudgement) -> Evidence:
     tcp = "; TCP hung from " + text.size(one.message) + " on" if one.message else ""
     return Evidence(
         quote=f"{path.source} → {path.target.node} by {path.interface} (MTU {path.mtu}): "
-        f"{_span(arrived)} arrived, {_span(missing)} did not{tcp}",
+        f"{_span(arrived)} arrived{f', {_span(missing)} did not' if missing else ''}{tcp}",
         source="datagrams with DF set",
         host=path.source,
     )
@@ -243,7 +243,7 @@ def large_segments_get_no_answer(scene: Scene) -> Verdict | None:
     ranks = sorted({rank for one in sick for rank in one.sign.ranks})
     proven = any(hole.verdict is SizeVerdict.HANGS for hole in holes.values())
     return FAULT.verdict(
-        f"{sick_paths.named(scene, holes)}: {_what(worst)}; segments of {segment} bytes from "
+        f"{sick_paths.named(scene, holes)} drops {_what(worst)}; segments of {segment} bytes from "
         f"{text.ranks(ranks)} have had no answer for {text.elapsed(sick[0].sign.unanswered)}, "
         f"while small packets pass; {sick_paths.waiting(scene)}",
         ranks=(),
