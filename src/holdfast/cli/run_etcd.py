@@ -110,7 +110,7 @@ class Roles:
         )
 
     def _taken_over(self, left: CarriedJob) -> CarriedJob:
-        """Says what becomes of the job; JobIsOver where no restart is left for it."""
+        """Says whether the job goes on; JobIsOver where no restart is left for it."""
         from holdfast.run.launch import exit_codes
         from holdfast.run.nodes import takeover
         from holdfast.run.nodes.round_source import JobIsOver

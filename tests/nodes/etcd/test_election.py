@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from holdfast.nodes.etcd.client import Absent, StoredValue, Unchanged
 from holdfast.nodes.etcd.election import (
     Await,
-    Candidate,
     ElectedNode,
+    ElectionCandidate,
     ElectionKeys,
     ElectionView,
     Follow,
@@ -44,32 +44,32 @@ def view(
 
 JOB = KeptJob(id="j", lease=1, token="t", round=3)
 ENDED = KeptJob(id="j", lease=1, round=3, ended="done")
-MEMBER = Candidate("b", "id-b", "j", 3)
+MEMBER = ElectionCandidate("b", "id-b", "j", 3)
 
 
 @pytest.mark.parametrize(
     ("seen", "me", "move"),
     [
-        (view(), Candidate("a", "id-a"), StandForElection),
-        (view(coordinator(), JOB), Candidate("b", "id-b"), Follow),
+        (view(), ElectionCandidate("a", "id-a"), StandForElection),
+        (view(coordinator(), JOB), ElectionCandidate("b", "id-b"), Follow),
         (view(coordinator(), JOB), MEMBER, Follow),
         (view(coordinator(port=0), JOB), MEMBER, Await),
         (view(None, JOB), MEMBER, StandForElection),
         # the coordinator could not write the number of the newest round down any more
         (view(None, JOB), MEMBER._replace(round=4), StandForElection),
         (view(None, JOB), MEMBER._replace(round=2), Await),
-        (view(None, JOB), Candidate("spare", "id-s"), Await),
-        (view(None, KeptJob(id="j", lease=1)), Candidate("b", "id-b"), StandForElection),
+        (view(None, JOB), ElectionCandidate("spare", "id-s"), Await),
+        (view(None, KeptJob(id="j", lease=1)), ElectionCandidate("b", "id-b"), StandForElection),
         (view(), MEMBER, JobEnded),
         (view(None, ENDED), MEMBER, JobEnded),
-        (view(None, ENDED), Candidate("new", "id-new"), StandForElection),
+        (view(None, ENDED), ElectionCandidate("new", "id-new"), StandForElection),
         (view(coordinator(), KeptJob(id="k", lease=1)), MEMBER, JobEnded),
-        (view(coordinator(job="old"), JOB), Candidate("b", "id-b"), Await),
+        (view(coordinator(job="old"), JOB), ElectionCandidate("b", "id-b"), Await),
         # our own candidacy, whose answer was lost
         (view(coordinator("b", port=0), JOB), MEMBER, StandForElection),
     ],
 )
-def test_what_a_launcher_does(seen: ElectionView, me: Candidate, move: type) -> None:
+def test_what_a_launcher_does(seen: ElectionView, me: ElectionCandidate, move: type) -> None:
     assert isinstance(next_move(seen, me, KEYS), move)
 
 
@@ -87,7 +87,7 @@ def test_etcd_that_is_away_for_all_stops_no_job() -> None:
 
 @dataclasses.dataclass
 class Launcher:
-    me: Candidate
+    me: ElectionCandidate
     coordinates: bool = False
     job: str = ""
 
@@ -102,7 +102,7 @@ class Elections(RuleBasedStateMachine):
         self.newest: dict[str, tuple[int, set[str]]] = {}
         """job -> its newest round and who was in it"""
         self.fresh = 0
-        self.launchers = [Launcher(Candidate(f"n{i}", f"id-{i}")) for i in range(4)]
+        self.launchers = [Launcher(ElectionCandidate(f"n{i}", f"id-{i}")) for i in range(4)]
 
     def put(self, key: str, value: msgspec.Struct) -> None:
         self.revision += 1
@@ -128,7 +128,9 @@ class Elections(RuleBasedStateMachine):
         if late:  # something happens between the look and the candidacy
             self.stored.pop(KEYS.job, None)
         if isinstance(move, JobEnded):
-            self.launchers[number] = Launcher(Candidate(f"n{number}", f"new-{self.revision}"))
+            self.launchers[number] = Launcher(
+                ElectionCandidate(f"n{number}", f"new-{self.revision}")
+            )
             self.revision += 1
         if not isinstance(move, StandForElection) or not all(map(self.holds, move.only_if)):
             return

@@ -155,7 +155,7 @@ class EtcdClient:
 
     def _authorised(
         self, where: tuple[str, int], path: str, question: Mapping[str, Any], seconds: float
-    ) -> gateway.Answer:
+    ) -> gateway.GatewayAnswer:
         if not self._prefix:
             self._version(where, seconds)
         if self.access.user and not self._token:
@@ -168,7 +168,7 @@ class EtcdClient:
 
     def _post(
         self, where: tuple[str, int], path: str, question: Mapping[str, Any], seconds: float
-    ) -> gateway.Answer:
+    ) -> gateway.GatewayAnswer:
         return gateway.ask(
             where,
             self._prefix + path,
@@ -214,7 +214,7 @@ def _worst(problems: Sequence[EtcdError]) -> EtcdError:
     return EtcdUnreachable("; ".join(one.sentence for one in problems))
 
 
-def _good(name: str, answer: gateway.Answer, access: EtcdAccess) -> dict[str, Any]:
+def _good(name: str, answer: gateway.GatewayAnswer, access: EtcdAccess) -> dict[str, Any]:
     """The answer, or the sentence for what etcd says instead."""
     if answer.status == 200:
         return answer.document

@@ -9,7 +9,7 @@ Below `/holdfast/RUN_ID/` there are
     nodes/IDENTITY  every launcher; gone 7 s after it was last heard of
 
 Only who was in the newest round takes over a job: the others cannot know whether its ranks live
-on behind a broken link to etcd. A job that nobody keeps any more may be started again by anyone.
+on behind a broken link to etcd. A job that no node keeps any more may be started again by any.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RegisteredNode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-class Candidate(NamedTuple):
+class ElectionCandidate(NamedTuple):
     """This launcher."""
 
     name: str
@@ -114,7 +114,7 @@ def keys_of(run_id: str) -> ElectionKeys:
 
 
 def view_of(found: Mapping[str, StoredValue], keys: ElectionKeys) -> ElectionView:
-    """Something that cannot be read is somebody else's, or a later holdfast's: ValueError."""
+    """Raises ValueError for what another program or a later holdfast wrote."""
     held, job = found.get(keys.coordinator), found.get(keys.job)
     nodes = [
         msgspec.json.decode(stored.value, type=RegisteredNode).name
@@ -129,7 +129,7 @@ def view_of(found: Mapping[str, StoredValue], keys: ElectionKeys) -> ElectionVie
     )
 
 
-def next_move(view: ElectionView, me: Candidate, keys: ElectionKeys) -> Move:
+def next_move(view: ElectionView, me: ElectionCandidate, keys: ElectionKeys) -> Move:
     """What this launcher does, which knows of no coordinator that it reaches."""
     coordinator, job = view.coordinator, view.job
     if me.round and job is not None and job.id == me.job and job.ended:
@@ -145,7 +145,7 @@ def next_move(view: ElectionView, me: Candidate, keys: ElectionKeys) -> Move:
     return Follow(coordinator, job.token)
 
 
-def _without_coordinator(view: ElectionView, me: Candidate, keys: ElectionKeys) -> Move:
+def _without_coordinator(view: ElectionView, me: ElectionCandidate, keys: ElectionKeys) -> Move:
     job = view.job
     # One that is our own: what we asked for was done, only the answer was lost.
     free = () if view.coordinator else (Absent(keys.coordinator),)
@@ -165,7 +165,7 @@ def _without_coordinator(view: ElectionView, me: Candidate, keys: ElectionKeys) 
 def must_step_down(*, overruled: bool, unproven: bool, member_missing: bool) -> bool:
     """Whether a coordinator ends its ranks at once.
 
-    etcd that answers nobody stops no job: while all nodes of the round hear each other, none of
+    etcd that answers no node stops no job: while all nodes of the round hear each other, none of
     them stands for election. One that is missing may have been elected meanwhile.
     """
     return overruled or (unproven and member_missing)

@@ -20,8 +20,8 @@ from holdfast.nodes.etcd.election import (
     JOB_LEASE,
     LEASE,
     Await,
-    Candidate,
     ElectedNode,
+    ElectionCandidate,
     ElectionKeys,
     Follow,
     JobEnded,
@@ -40,7 +40,7 @@ SAID_AFTER = 4.0
 
 
 class Elected(NamedTuple):
-    """This node coordinates; nobody joins before `announce`."""
+    """This node coordinates; no node joins before `announce`."""
 
     token: str
     round: int
@@ -61,7 +61,7 @@ class Elector:
         """`token`: '' to have one made for the run and handed over by etcd."""
         self._client = client
         self._keys: ElectionKeys = keys_of(run_id)
-        self._me = Candidate(name, identity)
+        self._me = ElectionCandidate(name, identity)
         self._given_token = token
         self._say = say
         self._lock = threading.Lock()
@@ -148,7 +148,7 @@ class Elector:
                 self._client.revoke(lease)
 
     def end_job(self, why: str) -> None:
-        """As the coordinator, at its end: nobody is to take over."""
+        """As the coordinator, at its end: no node is to take over."""
         with self._lock:
             job, mine = self._job, self._coordinates
         if job and mine and not self._overruled:

@@ -21,7 +21,7 @@ _CLOSED = (http.client.RemoteDisconnected, http.client.IncompleteRead, Connectio
 _PLAIN_TO_TLS = b"HTTP request to an HTTPS server"
 
 
-class Answer(NamedTuple):
+class GatewayAnswer(NamedTuple):
     status: int
     document: dict[str, Any]
 
@@ -49,7 +49,7 @@ def ask(
     tls: ssl.SSLContext | None,
     seconds: float,
     token: str = "",
-) -> Answer:
+) -> GatewayAnswer:
     """POST where there is a question, else GET."""
     name = in_words(*where)
     until = time.monotonic() + seconds
@@ -63,7 +63,7 @@ def ask(
         body = None if question is None else json.dumps(question)
         connection.request("GET" if question is None else "POST", path, body, headers)
         response = connection.getresponse()
-        return Answer(response.status, _document(name, response, connection.sock, until))
+        return GatewayAnswer(response.status, _document(name, response, connection.sock, until))
     except (*_CLOSED, ssl.SSLEOFError):
         raise _closed(name, tls=tls is not None) from None
     except ssl.SSLError as problem:
