@@ -9,7 +9,7 @@ import msgspec
 
 from tests.lab import Host, Lab
 from tests.run.nodes.fault_rows import FaultRow
-from tests.run.nodes.scenario import TRUE_WHERE_BUSY, LauncherName, NodesJob, named_hosts
+from tests.run.nodes.scenario import TRUE_WHERE_BUSY, LauncherName, NodesJob, Step, named_hosts
 
 STEPS_FIRST = 45
 """so that two checkpoints are there"""
@@ -111,8 +111,7 @@ def _after(row: FaultRow, job: NodesJob, hosts: list[Host], seen: Measured) -> N
             seen.problems.append(f"no attempt of {row.world} ranks in {RESUME:.0f} s: {newest}")
             return
         seen.resumed, seen.world = step.at - job.marked, step.world
-        reached = [s.step for steps in job.steps().values() for s in steps if s.at < job.marked]
-        seen.repeated = max(reached) + 1 - step.step
+        seen.repeated = _repeated(job, step)
         if step.step < 20:
             seen.problems.append(f"resumed at step {step.step}")
     elif row.after == "stops":
@@ -120,6 +119,12 @@ def _after(row: FaultRow, job: NodesJob, hosts: list[Host], seen: Measured) -> N
         seen.ended = [name for name, code in codes.items() if code is not None]
         seen.problems += [f"{n} runs on" for n, code in codes.items() if code is None]
         seen.problems += [f"{n} ends with {c}" for n, c in codes.items() if c == 0]
+
+
+def _repeated(job: NodesJob, first: Step) -> int:
+    """Steps of earlier attempts that this one, which begins with `first`, does again."""
+    every = [s for steps in job.steps().values() for s in steps if s.attempt < first.attempt]
+    return max(s.step for s in every) + 1 - first.step
 
 
 def _sentences(row: FaultRow, job: NodesJob, hosts: list[Host], seen: Measured) -> None:
@@ -155,8 +160,7 @@ def _note(row: FaultRow, job: NodesJob, seen: Measured) -> None:
             break
         if seen.resumed is None and (step := job.goes_on(seconds=0.3)):
             seen.resumed, seen.world = step.at - job.marked, step.world
-            reached = [s.step for steps in job.steps().values() for s in steps if s.at < job.marked]
-            seen.repeated = max(reached) + 1 - step.step
+            seen.repeated = _repeated(job, step)
         time.sleep(0.2)
 
 
