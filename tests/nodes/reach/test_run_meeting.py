@@ -92,6 +92,9 @@ def test_several_launchers_on_a_node_of_slurm_are_refused(changed: dict[str, str
 def test_a_rank_that_no_node_has_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--node-rank must be below 2 \(--nnodes\), got 2"):
         plan(nnodes="2", master_addr="h", node_rank=2)
+    spare = plan(nnodes="2:3", master_addr="h", node_rank=3)
+    assert isinstance(spare, MeetingPlan)
+    assert spare.index == 3
 
 
 OWN = ("127.0.0.1", "10.0.0.1")

@@ -142,8 +142,6 @@ class NodesJob:
         else:
             start += ["--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint,
                       "--rdzv-id", "lab", "--max-restarts", "3"]  # fmt: skip
-            if self.launcher == "holdfast":  # hosts in their order, as torchrun has them anyway
-                start += ["--node-rank", str(self.hosts.index(host))]
         if self.launcher == "torchrun":
             start += ["--redirects", "3", "--log-dir", "logs"]
             if self.typed is None:

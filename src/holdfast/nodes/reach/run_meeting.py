@@ -61,7 +61,8 @@ def plan_run(typed: NodeFlags, environment: Mapping[str, str]) -> MeetingPlan | 
     index, source = _index(typed, environment, in_step=in_step)
     if place is None or place.port == 0:
         return _without_place(counted, place, first=not index)
-    if index is not None and index >= counted.most:
+    spares = counted.least < counted.most  # then more nodes may be started than take part
+    if index is not None and index >= counted.most and not spares:
         raise ConfigError(f"{source} must be below {counted.most} ({counted.source}), got {index}")
     if in_step:
         _refuse_several_launchers(environment)
