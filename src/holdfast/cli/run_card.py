@@ -26,7 +26,7 @@ def _command(flags: RunFlags) -> str:
 
 def node_card(here: NodeStart, *, towards: str) -> NodeCard:
     """`towards` is the address of this node that others are going to see, where it is known."""
-    import torch
+    import importlib.metadata
 
     from holdfast import __version__
     from holdfast.analysis.machine import addresses
@@ -51,7 +51,7 @@ def node_card(here: NodeStart, *, towards: str) -> NodeCard:
         addresses=tuple(sorted(usable, key=lambda a: (a != towards, ":" in a, a))),
         boot_id=known if isinstance(known, str) else "",
         role=here.flags.torchrun.role,
-        torch=str(torch.__version__),
+        torch=importlib.metadata.version("torch"),
         holdfast=__version__,
         job=_command(here.flags),
         facts=facts,
