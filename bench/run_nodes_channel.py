@@ -51,7 +51,7 @@ def launchers(port: int, first: int, count: int, ranks: int, end: Any) -> None:
             "127.0.0.1",
             port,
             token=TOKEN,
-            card=NodeCard(name=f"n{n}", identity=f"n{n}", pid=n, nproc=ranks),
+            card=NodeCard(name=f"n{n}", identity=f"n{n}", nproc=ranks),
             seconds=120.0,
         )
         for n in range(first, first + count)

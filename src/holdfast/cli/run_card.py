@@ -26,9 +26,6 @@ def _command(flags: RunFlags) -> str:
 
 def node_card(here: NodeStart, *, towards: str) -> NodeCard:
     """`towards` is the address of this node that others are going to see, where it is known."""
-    import importlib.metadata
-
-    from holdfast import __version__
     from holdfast.analysis.machine import addresses
     from holdfast.cli.run_checks import without_environment
     from holdfast.run.launch.launch import nproc
@@ -45,14 +42,11 @@ def node_card(here: NodeStart, *, towards: str) -> NodeCard:
     return NodeCard(
         name=here.name,
         identity=secrets.token_hex(8),
-        pid=os.getpid(),
         nproc=nproc(here.flags),
         node_rank=here.plan.index,
         addresses=tuple(sorted(usable, key=lambda a: (a != towards, ":" in a, a))),
         boot_id=known if isinstance(known, str) else "",
         role=here.flags.torchrun.role,
-        torch=importlib.metadata.version("torch"),
-        holdfast=__version__,
         job=_command(here.flags),
         facts=facts,
     )

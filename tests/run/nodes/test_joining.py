@@ -71,7 +71,7 @@ def join(
         link = join_coordinator(
             plan,
             token=token,
-            card=NodeCard(name=here.name, identity="1", pid=1, nproc=1),
+            card=NodeCard(name=here.name, identity="1", nproc=1),
             rendezvous_id=run,
             seconds=seconds,
             own=(here.address,),

@@ -21,7 +21,7 @@ from holdfast.run.nodes.rounds import (
 
 def card(name: str, *, nproc: int = 2, node_rank: int | None = None, life: int = 0) -> NodeCard:
     return NodeCard(
-        name=name, identity=f"{name}/{life}", pid=1, nproc=nproc, node_rank=node_rank
+        name=name, identity=f"{name}/{life}", nproc=nproc, node_rank=node_rank
     )  # fmt: skip
 
 

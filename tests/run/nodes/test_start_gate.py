@@ -33,7 +33,6 @@ def cards(count: int, *, identity: str = "", **changed: Any) -> dict[str, NodeCa
         node.name: NodeCard(
             name=node.name,
             identity=f"{node.name}{identity}",
-            pid=1,
             nproc=1,
             boot_id=str(node.boot_id),
             addresses=(f"10.0.0.{number}",),
@@ -190,7 +189,6 @@ def test_two_launchers_on_one_machine_are_no_duplicate() -> None:
     both["node-a#2"] = NodeCard(
         name="node-a#2",
         identity="second",
-        pid=2,
         nproc=1,
         boot_id=second.boot_id,
         addresses=second.addresses,

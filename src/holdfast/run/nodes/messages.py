@@ -34,23 +34,16 @@ class NodeCard(RunMessage, frozen=True):
     """its own name for itself, or the scheduler's for it"""
     identity: str
     """made when this launcher started: the same name with another identity is another launcher"""
-    pid: int
     nproc: int
     node_rank: int | None = None
     """as typed, or as the scheduler numbers the nodes"""
     addresses: tuple[str, ...] = ()
     boot_id: str = ""
-    round: int = 0
-    """in which its ranks run now; 0 for none"""
     role: str = "default"
-    torch: str = ""
-    holdfast: str = ""
     job: str = ""
     """script and arguments, without secrets: nodes of one job have the same"""
     facts: MachineFacts | None = None
     """what the quick checks read, without the environment; None with --no-check"""
-    checkpoints: tuple[str, ...] = ()
-    """folders in which an earlier run of this script kept checkpoints, where that is known"""
 
 
 class Ready(RunMessage, frozen=True):
@@ -114,8 +107,6 @@ class Admitted(RunMessage, frozen=True):
     """what the others call this node"""
     run: str
     """the run's id: run folders of all nodes have the same name"""
-    round: int = 0
-    """which the coordinator believes this launcher's ranks are in; 0: end what runs"""
 
 
 class Waiting(RunMessage, frozen=True):

@@ -29,7 +29,7 @@ def until(look: Callable[[], T | Literal[False] | None], seconds: float = LONG) 
 
 
 def a_card(name: str = "b", identity: str = "", **fields: Any) -> NodeCard:
-    return NodeCard(name=name, identity=identity or f"{name}-1", pid=1, nproc=1, **fields)
+    return NodeCard(name=name, identity=identity or f"{name}-1", nproc=1, **fields)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ if __name__ == "__main__":
     host, port, name = sys.argv[1:]
     token = token_from_environment(os.environ)
     assert token
-    card = NodeCard(name=name, identity=f"{name}-1", pid=os.getpid(), nproc=1)
+    card = NodeCard(name=name, identity=f"{name}-1", nproc=1)
     link = JoinedLink(host, int(port), token=token, card=card, seconds=60.0)
     print("joined", flush=True)
     while not link.lost():

@@ -172,9 +172,10 @@ def test_ranks_end_before_their_node_is_given_up_for_good(record: Record) -> Non
 
 def test_a_killed_launcher_and_a_dead_machine_are_told_apart(record: Record) -> None:
     killed = record.first_lost("j")
-    assert killed.after < 4.0
+    assert killed.after < 7.0, "before one that is only silent"
     assert killed.heard.farewell == "closed"
     assert record.closed["j"] in ("closed the connection", "Connection reset by peer")
-    assert killed.heard.machine_answers is True
-    assert record.first_lost("i").heard.machine_answers is False
+    # A busy machine may be asked a little later than it is given up.
+    assert record.last("j").heard.machine_answers is True
+    assert record.last("i").heard.machine_answers is False
     assert "i" not in record.closed or record.last("i").heard.farewell == "silent"

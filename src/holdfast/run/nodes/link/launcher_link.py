@@ -9,8 +9,6 @@ import os
 import socket
 import time
 
-from msgspec.structs import replace
-
 from holdfast.analysis.scene.node_view import Farewell
 from holdfast.nodes.channel import Channel
 from holdfast.nodes.channel_errors import (
@@ -61,9 +59,6 @@ from holdfast.run.nodes.messages import (
     Leaving,
     NodeCard,
     NodeReport,
-    RanksGone,
-    Ready,
-    RoundStart,
     ToCoordinator,
     ToLauncher,
 )
@@ -360,8 +355,6 @@ class JoinedLink:
         except ValueError as problem:
             raise BadMessage(channel.peer, f"sent {problem}") from None
         if new:
-            if isinstance(message.message, RoundStart):
-                self._card = replace(self._card, round=message.message.round)
             self._thread.put(message.message)
         await self._acknowledge(channel)
 
@@ -405,8 +398,6 @@ class JoinedLink:
     def _post(self, message: ToCoordinator) -> None:
         if self._lost:
             return
-        if isinstance(message, (Ready, RanksGone)):
-            self._card = replace(self._card, round=0)
         if self._outbox.full:
             self._lose("closed", "the coordinator did not read what was sent to it")
             return
