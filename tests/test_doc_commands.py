@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import env
+from holdfast.cli import env, run_hosts
 from holdfast.cli.main import build_parser
 from holdfast.errors import Error
 from holdfast.run.launch import flags
@@ -53,7 +53,8 @@ def test_a_command_is_accepted(command: str) -> None:
 
 def accept(words: list[str]) -> None:
     if words[0] == "run":
-        flags.parse(words[1:])
+        over_ssh = run_hosts.command_in(words[1:])
+        flags.parse(over_ssh.arguments if over_ssh else words[1:])
         return
     command: list[str] = []
     if words[0] == "env":

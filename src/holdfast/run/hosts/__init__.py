@@ -1,1 +1,1 @@
-"""`holdfast run --hosts`: one launcher on every host, started, shown and ended over ssh."""
+"""`holdfast run --hosts a,b …`: one launcher on every host, started, shown and ended over ssh."""
