@@ -89,7 +89,7 @@ def _rest(row: FaultRow, seen: Measured) -> list[str]:
     parts = []
     if seen.resumed is not None:
         parts.append(
-            f"{seen.world} ranks go on after {seen.resumed:.1f} s, {seen.repeated} steps again"
+            f"{seen.world} ranks go on after {seen.resumed:.1f} s, {max(0, seen.repeated)} steps again"
         )
     elif row.after == "stops" or seen.launcher == "torchrun":
         parts.append("ended" if seen.ended else f"still there after {PATIENCE:.0f} s")

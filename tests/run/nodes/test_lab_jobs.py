@@ -25,7 +25,9 @@ CUT = FaultRow(
 
 @pytest.mark.lab
 @pytest.mark.xdist_group("nodes-lab-jobs")
-@pytest.mark.parametrize("row", [KILLED, CUT], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [pytest.param(KILLED, marks=pytest.mark.long), CUT], ids=lambda row: row.name
+)
 def test_a_lost_node_is_named_and_the_rest_goes_on(row: FaultRow, tmp_path: Path) -> None:
     try:
         Lab().close()
