@@ -88,9 +88,8 @@ def fault_words(row: FaultRow, seen: Measured) -> str:
 def _rest(row: FaultRow, seen: Measured) -> list[str]:
     parts = []
     if seen.resumed is not None:
-        parts.append(
-            f"{seen.world} ranks go on after {seen.resumed:.1f} s, {max(0, seen.repeated)} steps again"
-        )
+        again = max(0, seen.repeated)  # those that were taken after the signal are saved too
+        parts.append(f"{seen.world} ranks go on after {seen.resumed:.1f} s, {again} steps again")
     elif row.after == "stops" or seen.launcher == "torchrun":
         parts.append("ended" if seen.ended else f"still there after {PATIENCE:.0f} s")
     if seen.orphans:
