@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from holdfast.analysis.scene.clock_shift import ClockShift
-from holdfast.nodes.token import handed_over_token
+from holdfast.nodes.token import Token, TokenSource
 from holdfast.run.nodes.link.coordinator_link import ListeningLink
 from holdfast.run.nodes.link.interface import NodeJoined
 from holdfast.run.nodes.link.launcher_link import JoinedLink
@@ -26,7 +26,7 @@ from holdfast.run.nodes.link.wire_messages import FromLauncher, Said
 from holdfast.run.nodes.messages import NodeCard, NodeReport
 from tests.run.scenes import a_beat, a_rank, an_activity
 
-TOKEN = handed_over_token("x" * 32)
+TOKEN = Token(b"x" * 32, TokenSource.FRESH)  # the same in all of its processes
 EVERY = 0.2
 
 

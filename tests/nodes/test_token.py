@@ -11,7 +11,6 @@ from holdfast.nodes.token import (
     Token,
     TokenSource,
     fresh_token,
-    handed_over_token,
     open_token,
     token_from_environment,
     token_from_file,
@@ -30,13 +29,11 @@ def test_the_same_secret_from_every_source_is_the_same_token(tmp_path: Path) -> 
     tokens = [
         token_from_file(a_file(tmp_path / "token")),
         token_from_environment({"HOLDFAST_TOKEN": SECRET}),
-        handed_over_token(f" {SECRET}\n"),
     ]
     assert {token.secret for token in tokens if token} == {SECRET.encode()}
     assert [token.source for token in tokens if token] == [
         TokenSource.FILE,
         TokenSource.ENVIRONMENT,
-        TokenSource.HANDED_OVER,
     ]
     assert all(token.proves for token in tokens if token)
 
@@ -44,7 +41,9 @@ def test_the_same_secret_from_every_source_is_the_same_token(tmp_path: Path) -> 
 def test_fresh_tokens_differ_and_can_be_handed_over() -> None:
     one, other = fresh_token(), fresh_token()
     assert one.secret != other.secret
-    assert handed_over_token(one.secret.decode()).secret == one.secret
+    handed = token_from_environment({"HOLDFAST_TOKEN": one.secret.decode()})
+    assert handed is not None
+    assert handed.secret == one.secret
 
 
 def test_a_token_is_not_shown() -> None:
@@ -78,7 +77,6 @@ def test_a_token_that_can_be_guessed_or_is_no_token_is_refused(tmp_path: Path, t
     readers: list[Callable[[], object]] = [
         lambda: token_from_file(path),
         lambda: token_from_environment({"HOLDFAST_TOKEN": text}),
-        lambda: handed_over_token(text),
     ]
     for reads in readers:
         with pytest.raises(ConfigError, match="must have 16 to 4096 characters") as caught:

@@ -28,7 +28,6 @@ class TokenSource(enum.Enum):
     FRESH = "made for this run"
     FILE = "read from a file"
     ENVIRONMENT = f"taken from {VARIABLE}"
-    HANDED_OVER = "handed over by the coordinator"
     ETCD = "made for this run and kept in etcd"
     OPEN = "derived from the endpoint"
 
@@ -57,11 +56,6 @@ class Token:
 def fresh_token() -> Token:
     """For one run; hand it over ssh's stdin, a 0600 file or the scheduler's environment."""
     return Token(secrets.token_hex(32).encode(), TokenSource.FRESH)
-
-
-def handed_over_token(text: str) -> Token:
-    """One that came through a channel which is trusted already."""
-    return Token(_usable(text, "the token that was handed over"), TokenSource.HANDED_OVER)
 
 
 def token_from_etcd(text: str) -> Token:

@@ -127,13 +127,13 @@ def test_a_member_takes_over_from_one_that_died_and_the_old_one_follows(
     a.publish(1, {"restarts": 2})
     until(lambda: launchers.newest_round() == 1)
     die(a)
-    died = time.monotonic()
     assert isinstance(spare.campaign(), Follow)
     second = b.campaign()
+    deadline = time.monotonic() + 60
     while not isinstance(second, Elected):
+        assert time.monotonic() < deadline, second
         time.sleep(0.1)
         second = b.campaign()
-    assert time.monotonic() - died < 12
     assert second == Elected(first.token, 1, {"restarts": 2}, took_over=True)
     b.announce(("10.0.0.2",), 2)
     until(lambda: isinstance(spare.campaign(), Follow))

@@ -90,7 +90,7 @@ def play(
         for node, request in news.requests:
             asked += 1
             if node not in mute:
-                gate.heard(node, answer(request, blocked or {}))
+                gate.trials.heard(node, answer(request, blocked or {}))
         if news.stop or news.without:
             return lines, news, asked
         now += 0.1

@@ -32,7 +32,6 @@ from holdfast.run.nodes.messages import (
     TakeEvidence,
     ToLauncher,
     ToldToStop,
-    Waiting,
 )
 from holdfast.run.nodes.path_trials import PathTrials
 from holdfast.run.nodes.round_source import (
@@ -167,7 +166,7 @@ class Coordination:
             assert self._rounds.current
             there = tuple(n.name for n in self._rounds.current.nodes)
             told = f"the job is running on {text.names(there)}: this node waits for the next round"
-            self._link.send(node, Waiting(present=there, missing=(), needed=0, sentence=told))
+            self._link.send(node, Say(lines=(told,)))
 
     # --- rounds --------------------------------------------------------------------------------
 
@@ -256,13 +255,7 @@ class Coordination:
             return
         self._shown, self._shown_at = what, now
         self._screen.say(outcome.sentence)
-        message = Waiting(
-            present=outcome.present,
-            missing=outcome.missing,
-            needed=outcome.needed,
-            sentence=outcome.sentence,
-        )
-        self._send(self._here(), message)
+        self.say([outcome.sentence])
 
     # --- what the watch asks -------------------------------------------------------------------
 
@@ -352,7 +345,7 @@ class Coordination:
 
 
 def _formed(start: RoundStart) -> str:
-    """'round 2: 4 ranks on 2 nodes: a (0-1), b (2-3)'."""
+    """'attempt 1: 4 ranks on 2 nodes: a (0-1), b (2-3)'."""
     world = sum(node.nproc for node in start.nodes)
     spans = [
         f"{node.name} ({text.numbers(range(node.first_rank, node.first_rank + node.nproc))})"

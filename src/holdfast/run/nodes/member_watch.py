@@ -184,9 +184,8 @@ class MemberWatch:
 
     def ranks_stopped(self) -> None:
         self.guard.run("the last report", lambda: self._report(time.monotonic()))
-        exits = {rank: death.code for rank, death in self.observer.all_deaths().items()}
         self.observer.ranks_stopped()
-        self.membership.send(RanksGone(round=self.membership.round, exits=exits))
+        self.membership.send(RanksGone(round=self.membership.round))
 
     def exit_code(self) -> int:
         return self._exit_code

@@ -25,7 +25,6 @@ from holdfast.run.nodes.messages import (
     ToCoordinator,
     ToLauncher,
     ToldToStop,
-    Waiting,
 )
 from holdfast.run.nodes.round_source import (
     JobIsOver,
@@ -89,8 +88,6 @@ class Membership:
             record = journal_records.decode(msgspec.json.encode(message.document))
             if record is not None:
                 self._journal.write(record)
-        elif isinstance(message, Waiting):
-            self._screen.say(message.sentence)
         elif isinstance(message, ProbeRequest):
             self._station.ask(message)
         else:

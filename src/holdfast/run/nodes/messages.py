@@ -87,8 +87,6 @@ class RanksGone(RunMessage, frozen=True):
     """No process of this round is left on the node."""
 
     round: int
-    exits: dict[int, int] = {}
-    """rank -> exit code, as subprocess gives it"""
 
 
 class Leaving(RunMessage, frozen=True):
@@ -107,16 +105,6 @@ class Admitted(RunMessage, frozen=True):
     """what the others call this node"""
     run: str
     """the run's id: run folders of all nodes have the same name"""
-
-
-class Waiting(RunMessage, frozen=True):
-    """No round yet, and why, for the screen."""
-
-    present: tuple[str, ...]
-    missing: tuple[str, ...]
-    """by name where that is known"""
-    needed: int
-    sentence: str
 
 
 class RoundNode(RunMessage, frozen=True):
@@ -186,13 +174,5 @@ ToCoordinator: TypeAlias = (
     NodeCard | Ready | NodeReport | ToldToStop | RanksGone | Leaving | ProbeReply
 )
 ToLauncher: TypeAlias = (
-    Admitted
-    | Waiting
-    | RoundStart
-    | TakeEvidence
-    | Say
-    | JournalEntry
-    | AbortRanks
-    | EndRound
-    | ProbeRequest
+    Admitted | RoundStart | TakeEvidence | Say | JournalEntry | AbortRanks | EndRound | ProbeRequest
 )

@@ -51,7 +51,6 @@ class RoundAwaited(NamedTuple):
     present: tuple[str, ...]
     missing: tuple[str, ...]
     """by name where that is known"""
-    needed: int
     sentence: str
 
 
@@ -166,13 +165,11 @@ class Rounds:
             chosen = self._chosen(candidates)
             if not (why := unchecked(chosen)):
                 return self._start(chosen)
-            return RoundAwaited(candidates, self._missing(), self.policy.least, why)
+            return RoundAwaited(candidates, self._missing(), why)
         too_long = now - self._forming_since >= self.policy.join_timeout
         if too_long and (self._enough_since is None or not settled):
             return TooFewNodes(candidates, self._missing(), self._too_few(candidates))
-        return RoundAwaited(
-            candidates, self._missing(), self.policy.least, self._awaited(candidates, now)
-        )
+        return RoundAwaited(candidates, self._missing(), self._awaited(candidates, now))
 
     # --- inside --------------------------------------------------------------------------------
 

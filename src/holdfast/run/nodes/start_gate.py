@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from holdfast import catalogue
 from holdfast.findings import Finding, Status
-from holdfast.nodes.probing.messages import ProbeReply, ProbeRequest
+from holdfast.nodes.probing.messages import ProbeRequest
 from holdfast.nodes.probing.plan import listening_addresses
 from holdfast.run.nodes.messages import NodeCard
 from holdfast.run.nodes.nodes_facts import machines, nodes_facts
@@ -90,9 +90,6 @@ class StartGate:
                 self.trials.want([way for pair in untried for way in _ways(pair, names)])
         addresses = {name: addresses_of(card) for name, card in cards.items()}
         return GateNews(requests=tuple(self.trials.look(now, addresses)))
-
-    def heard(self, node: str, reply: ProbeReply) -> None:
-        self.trials.heard(node, reply)
 
     def _after_trial(self, checked: Mapping[str, NodeCard]) -> GateNews:
         trial = self._trial
