@@ -93,7 +93,7 @@ def test_a_paragraph_says_who_where_why_and_what_we_do() -> None:
     )
     paragraph = [
         f"notice[HOLD606] rank-stuck: {verdict.reason}",
-        "  who       rank 2 (host b, pid 4702); affected: ranks 0-1,3",
+        "  who       rank 2 (node b, pid 4702); affected: ranks 0-1,3",
         "  --> rank 2: write() at data.py:90 (py-spy)",
         "  action    none, still watching",
         "  evidence  runs/x/attempt-0/evidence-1",

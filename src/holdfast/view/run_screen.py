@@ -147,7 +147,7 @@ def _who(verdict: Verdict, scene: Scene) -> str:
 
 
 def _place(view: RankView) -> str:
-    return f"rank {view.rank} (host {view.host}, pid {view.pid})"
+    return f"rank {view.rank} (node {view.host}, pid {view.pid})"
 
 
 def _rank_of(evidence: Evidence) -> str:

@@ -33,13 +33,13 @@ PLAN = MeetingPlan(
             ["10.0.0.1"],
             ["127.0.0.1", "10.0.0.1"],
             MeetingRole.COORDINATE_IF_FREE,
-            "is 10.0.0.1, this node",
+            "is this node (10.0.0.1)",
         ),
-        (["10.0.0.1"], ["127.0.0.1", "10.0.0.2"], MeetingRole.JOIN, "is another node: 10.0.0.1"),
+        (["10.0.0.1"], ["127.0.0.1", "10.0.0.2"], MeetingRole.JOIN, "is another node (10.0.0.1)"),
         # Debian gives a machine's own name to 127.0.1.1, which no interface has
         (["127.0.1.1"], ["127.0.0.1", "10.0.0.2"], MeetingRole.COORDINATE_IF_FREE, "this node"),
-        (["fd00::1"], ["fd00::1"], MeetingRole.COORDINATE_IF_FREE, "is fd00::1"),
-        ([], ["10.0.0.2"], MeetingRole.JOIN, "not resolved"),
+        (["fd00::1"], ["fd00::1"], MeetingRole.COORDINATE_IF_FREE, "is this node (fd00::1)"),
+        ([], ["10.0.0.2"], MeetingRole.JOIN, "does not resolve here"),
     ],
 )
 def test_the_node_that_has_the_address_coordinates(

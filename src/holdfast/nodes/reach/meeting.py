@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from holdfast.errors import ConfigError
 
@@ -64,13 +64,18 @@ def role(
             return MeetingRole.COORDINATE, f"this is node 0 ({plan.index_source})"
         return MeetingRole.JOIN, f"this is node {plan.index} ({plan.index_source})"
     mine = sorted(set(resolved) & set(own)) or [a for a in resolved if _is_loopback(a)]
+    place = f"{plan.host} ({plan.host_source})"
     if mine:
-        return (
-            MeetingRole.COORDINATE_IF_FREE,
-            f"{plan.host} ({plan.host_source}) is {mine[0]}, this node",
-        )
-    elsewhere = ", ".join(resolved) or "not resolved"
-    return MeetingRole.JOIN, f"{plan.host} ({plan.host_source}) is another node: {elsewhere}"
+        return MeetingRole.COORDINATE_IF_FREE, f"{place} is this node{_at(mine[:1], plan.host)}"
+    if not resolved:
+        return MeetingRole.JOIN, f"{place} does not resolve here, so it is another node"
+    return MeetingRole.JOIN, f"{place} is another node{_at(resolved, plan.host)}"
+
+
+def _at(addresses: Iterable[str], typed: str) -> str:
+    """' (10.0.0.1)', where that was not typed."""
+    others = [address for address in addresses if address != typed]
+    return f" ({', '.join(others)})" if others else ""
 
 
 def bind_addresses(host: str) -> tuple[str, ...]:
