@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from holdfast.analysis import machine as f
+from tests.faults import made_gpus
 
 GIB = 1 << 30
 
@@ -210,6 +211,13 @@ def a_machine(plan: f.Plan | None = None, **changes: Any) -> f.MachineFacts:
         rdma_devices=(),
         rdma_ports=(),
         accelerators=("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3"),
+        rdma_cards=(),
+        nvidia=made_gpus.nvidia(),
+        cuda=made_gpus.cuda(),
+        fabric=made_gpus.no_fabric(),
+        rocm=f.RocmFacts(gpus=(), driver=""),
+        pci=made_gpus.pci(),
+        gpu_direct=f.GpuDirect(peermem="", dmabuf=True, kernel="6.8.0"),
         smoke=None,
     )
     return msgspec.structs.replace(machine, **changes)

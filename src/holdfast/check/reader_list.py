@@ -38,7 +38,14 @@ READERS = {
     "variable_search": "variable_search.read_variable_search",
     "rdma_devices": "devices.read_rdma_devices",
     "rdma_ports": "devices.read_rdma_ports",
+    "rdma_cards": "rdma.read_rdma_cards",
     "accelerators": "devices.read_accelerators",
+    "nvidia": "nvidia.read_nvidia",
+    "cuda": "cuda.read_cuda",
+    "fabric": "fabric.read_fabric",
+    "rocm": "rocm.read_rocm",
+    "pci": "pci.read_pci",
+    "gpu_direct": "pci.read_gpu_direct",
 }
 """Field of MachineFacts -> file and function under `readers/`; imported only when it is to run."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.analysis.machine.fabric import FabricFacts
 from holdfast.analysis.machine.fact import Fact, Unread, known
+from holdfast.analysis.machine.gpu import CudaFacts, NvidiaFacts, RocmFacts
 from holdfast.analysis.machine.host import (
     Cgroup,
     CheckpointItem,
@@ -25,11 +27,13 @@ from holdfast.analysis.machine.network import (
     Interface,
     PortFacts,
     PortRanges,
+    RdmaCard,
     RdmaPort,
     Reach,
     Resolution,
     Route,
 )
+from holdfast.analysis.machine.pci import GpuDirect, PciFacts
 
 
 class MachineFacts(Fact, frozen=True):
@@ -70,8 +74,16 @@ class MachineFacts(Fact, frozen=True):
     rdma_devices: tuple[str, ...] | Unread
     """names under /sys/class/infiniband"""
     rdma_ports: tuple[RdmaPort, ...] | Unread
+    rdma_cards: tuple[RdmaCard, ...] | Unread
     accelerators: tuple[str, ...] | Unread
     """GPU device nodes: '/dev/nvidia0'"""
+    nvidia: NvidiaFacts | Unread
+    cuda: CudaFacts | Unread
+    """what CUDA programs meet on each GPU"""
+    fabric: FabricFacts | Unread
+    rocm: RocmFacts | Unread
+    pci: PciFacts | Unread
+    gpu_direct: GpuDirect | Unread
     smoke: Smoke | Unread | None
     """None when not asked for"""
 
