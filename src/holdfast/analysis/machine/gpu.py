@@ -103,7 +103,8 @@ class Gpu(Fact, frozen=True):
     retired_pages_pending: bool | None = None
     """cards before Ampere"""
     recovery_action: str | None = None
-    """'none', 'gpu reset', 'node reboot', 'drain p2p', 'drain and reset'"""
+    """'none', 'gpu reset', 'node reboot', 'drain p2p', 'drain and reset', and from drivers of 2026
+    on 'recover imex domain', 'bus reset', 'system reboot'; 'unknown (9)' for newer ones"""
     clock_events: tuple[str, ...] = ()
     """why the clocks are lower than asked for: 'hw slowdown', 'hw thermal slowdown', 'sw thermal
     slowdown', 'hw power brake', 'sw power cap', 'idle'…"""
@@ -117,6 +118,8 @@ class Gpu(Fact, frozen=True):
     sm_clock_possible: int | None = None
     pcie: PcieLink | None = None
     mig: bool | None = None
+    mig_devices: tuple[str, ...] | None = None
+    """UUIDs of its MIG instances ('MIG-…'), where MIG is on; None where they could not be read"""
     persistence: bool | None = None
     compute_mode: str = ""
     """'default', 'exclusive process', 'prohibited'"""

@@ -66,9 +66,11 @@ class ClockSync(Fact, frozen=True):
 
 class KernelEvent(Fact, frozen=True):
     kind: str
-    """'xid', 'oom' or 'stall'"""
+    """'xid', 'sxid' (of an NVSwitch), 'gpu' (the driver could not start one), 'oom' or 'stall'"""
     text: str
     seconds_ago: float | None
+    count: int = 1
+    """how often the same was reported of the same device; `text` is the last one"""
 
 
 class Limit(Fact, frozen=True):
