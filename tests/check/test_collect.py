@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import get_type_hints
 
 import msgspec
@@ -91,3 +92,13 @@ def test_names_that_are_no_text_do_not_cost_the_answer() -> None:
     odd = msgspec.structs.replace(folder, path="/data/caf\udce9")
     facts = collect(a_plan(), fake_readers(folders=lambda _plan: (odd,)), seconds=10)
     assert facts.folders == (msgspec.structs.replace(folder, path="/data/caf�"),)
+
+
+def test_a_driver_has_more_time_than_the_rest() -> None:
+    def slow_driver(_plan: Plan) -> object:
+        time.sleep(1.0)
+        return a_machine().nvidia
+
+    facts = collect(a_plan(), fake_readers(nvidia=slow_driver, shm=hang), seconds=0.5)
+    assert facts.nvidia == a_machine().nvidia
+    assert isinstance(facts.shm, Unread)

@@ -115,3 +115,24 @@ def test_a_limit_that_strikes_us_too_is_reported() -> None:
     needs_root()  # the kernel does not count the processes of root
     said = run_python(NO_PROCESSES + ASK_FIVE)
     assert said == "could not start its reader: Resource temporarily unavailable\n"
+
+
+def test_a_question_may_have_a_longer_deadline_of_its_own() -> None:
+    def slow() -> bytes:
+        time.sleep(0.5)
+        return b"late"
+
+    answers = deadline.ask({"driver": slow, "stuck": block}, seconds=0.2, longer={"driver": 20})
+    assert answers["driver"] == b"late"
+    assert answers["stuck"] == Unread(why="no answer within 0.2 s", timed_out=True)
+
+
+def test_a_question_within_a_question_ends_before_it() -> None:
+    def nested() -> bytes:
+        left = deadline.time_left(otherwise=600)
+        answer = deadline.ask({"inner": block}, seconds=left)["inner"]
+        assert isinstance(answer, Unread)
+        return b"the inner one did not answer" if answer.timed_out and left < 2 else b"?"
+
+    assert deadline.time_left(otherwise=600) == 600
+    assert deadline.ask({"outer": nested}, seconds=2)["outer"] == b"the inner one did not answer"

@@ -14,17 +14,23 @@ from holdfast.text import printable
 
 Reader = Callable[[Plan], object]
 """One reader answers one field of MachineFacts; it may raise, and it may hang."""
+OF_DRIVERS = ("nvidia", "cuda", "gpu_direct", "rdma_cards", "rdma_ports")
+"""facts that a vendor's driver is asked for: it may be slow where everything is well"""
 
 
 def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> MachineFacts:
-    """Run every reader in its own process; what did not answer within `seconds` is `Unread`, and so
-    is what has no reader here."""
+    """Run every reader in its own process; what did not answer within `seconds`, or within a
+    driver's own longer deadline, is `Unread`, and so is what has no reader here."""
     hints = get_type_hints(MachineFacts)
 
     def question(reader: Reader) -> deadline.Question:
         return lambda: _encode(reader(plan))
 
-    raw = deadline.ask({name: question(r) for name, r in readers.items()}, seconds=seconds)
+    raw = deadline.ask(
+        {name: question(r) for name, r in readers.items()},
+        seconds=seconds,
+        longer=dict.fromkeys(OF_DRIVERS, max(seconds, deadline.DRIVER_SECONDS)),
+    )
     asked = {"plan", "host", "smoke", *readers}
     unasked = {name: Unread(why="not asked for") for name in hints if name not in asked}
     answers: dict[str, Any] = {

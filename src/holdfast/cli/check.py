@@ -124,7 +124,7 @@ def smoke(facts: MachineFacts, *, named: bool) -> MachineFacts:
 
 def _hint(findings: list[Finding], *, timed_out: bool) -> None:
     if timed_out:
-        streams.remark("hint: `--deadline 10` gives more time to what did not answer")
+        streams.remark("hint: `--deadline 60` gives more time to what did not answer")
     worst = max(findings, key=lambda f: f.status.concern, default=None)
     if worst and worst.status.concern > 1:
         streams.remark(f"hint: `holdfast explain {worst.code}` says more")

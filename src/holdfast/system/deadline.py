@@ -20,6 +20,13 @@ from holdfast.analysis.machine import Unread
 
 Question = Callable[[], bytes]
 """Runs in the child and returns its answer as bytes."""
+NO_LONGER: Mapping[str, float] = {}
+DRIVER_SECONDS = 20.0
+"""for a question to a vendor's driver: a healthy machine whose GPUs are not kept awake
+(persistence mode) starts each of them for the look, one after the other"""
+
+_ends: float | None = None
+"""in a child: when its answer must be there, by time.monotonic()"""
 
 
 class _Child(NamedTuple):
@@ -27,32 +34,47 @@ class _Child(NamedTuple):
     pid: int
     pipe: int
     chunks: list[bytes]
+    seconds: float
+    end: float
 
 
-def ask(questions: Mapping[str, Question], *, seconds: float) -> dict[str, bytes | Unread]:
-    """The answers by name; a question that hangs, raises or dies is `Unread` with the reason."""
+def time_left(otherwise: float) -> float:
+    """Seconds until the question that is being answered must be answered, for questions within
+    it; a little is kept back for passing the answer on. `otherwise` outside of any."""
+    return otherwise if _ends is None else max(0.1, 0.9 * (_ends - time.monotonic()))
+
+
+def ask(
+    questions: Mapping[str, Question],
+    *,
+    seconds: float,
+    longer: Mapping[str, float] = NO_LONGER,
+) -> dict[str, bytes | Unread]:
+    """The answers by name; a question that hangs, raises or dies is `Unread` with the reason.
+    Those named in `longer` have their own deadline."""
     sys.stdout.flush()
     sys.stderr.flush()
     answers: dict[str, bytes | Unread] = {}
     with selectors.DefaultSelector() as waiting:
         with _interrupts_held_back():
             for name, question in questions.items():
-                child = _start(name, question, seconds)
+                child = _start(name, question, longer.get(name, seconds))
                 if isinstance(child, Unread):
                     answers[name] = child
                 else:
                     waiting.register(child.pipe, selectors.EVENT_READ, child)
-        end = time.monotonic() + seconds
-        while waiting.get_map() and (left := end - time.monotonic()) > 0:
-            for key, _ in waiting.select(left):
+        while ends := [key.data.end for key in waiting.get_map().values()]:
+            for key, _ in waiting.select(max(0.0, min(ends) - time.monotonic())):
                 child = key.data
                 if chunk := os.read(child.pipe, 1 << 20):
                     child.chunks.append(chunk)
                 else:
                     waiting.unregister(child.pipe)
-                    answers[child.name] = _conclude(child, seconds)
-        for key in list(waiting.get_map().values()):
-            answers[key.data.name] = _abandon(key.data, seconds)
+                    answers[child.name] = _conclude(child)
+            for key in list(waiting.get_map().values()):
+                if key.data.end <= time.monotonic():
+                    waiting.unregister(key.data.pipe)
+                    answers[key.data.name] = _abandon(key.data)
     return answers
 
 
@@ -82,11 +104,13 @@ def _start(name: str, question: Question, seconds: float) -> _Child | Unread:
         os.close(read_end)
         _answer(question, write_end, seconds)
     os.close(write_end)
-    return _Child(name, pid, read_end, [])
+    return _Child(name, pid, read_end, [], seconds, time.monotonic() + seconds)
 
 
 def _answer(question: Question, pipe: int, seconds: float) -> NoReturn:
     """In the child: answer and leave without running the parent's exit handlers."""
+    global _ends  # noqa: PLW0603 - this process answers one question and ends
+    _ends = time.monotonic() + seconds
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -110,7 +134,7 @@ def _words(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {problem}"
 
 
-def _conclude(child: _Child, seconds: float) -> bytes | Unread:
+def _conclude(child: _Child) -> bytes | Unread:
     os.close(child.pipe)
     _, status = os.waitpid(child.pid, 0)
     payload = b"".join(child.chunks)
@@ -120,19 +144,19 @@ def _conclude(child: _Child, seconds: float) -> bytes | Unread:
         return Unread(why=payload[1:].decode(errors="replace"))
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGALRM:  # its own alarm was quicker than we on a busy machine
-        return _no_answer(seconds)
+        return _no_answer(child.seconds)
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return Unread(why=f"its reader died ({how}) without an answer")
 
 
-def _abandon(child: _Child, seconds: float) -> Unread:
+def _abandon(child: _Child) -> Unread:
     """End the child if it can be ended; one stuck in the kernel is left to itself."""
     os.close(child.pipe)
     os.kill(child.pid, signal.SIGKILL)
     until = time.monotonic() + 0.05
     while os.waitpid(child.pid, os.WNOHANG) == (0, 0) and time.monotonic() < until:
         time.sleep(0.001)
-    return _no_answer(seconds)
+    return _no_answer(child.seconds)
 
 
 def _no_answer(seconds: float) -> Unread:

@@ -73,9 +73,14 @@ class GpuFabric(Fact, frozen=True):
     cluster: str = ""
     """UUID of the NVLink domain; '' or all zeros: this machine alone"""
     unhealthy: tuple[str, ...] = ()
-    """health fields that say fault (1 of 1 fault, 2 healthy, 0 not supported)"""
+    """health fields that say fault (1 of 1 fault, 2 healthy, 0 not supported): 'degraded
+    bandwidth', 'route recovery', 'route unhealthy', 'access timeout', or what of the configuration
+    is wrong: 'no partition', 'insufficient NVLinks'…"""
     health_mask: int | None = None
     """None where the driver has only the oldest call"""
+    summary: str = ""
+    """'healthy', 'unhealthy', 'limited capacity'; '' where the driver does not sum up, which is
+    no fault"""
 
 
 class Gpu(Fact, frozen=True):
@@ -90,10 +95,15 @@ class Gpu(Fact, frozen=True):
     minor: int | None = None
     """N of /dev/nvidiaN"""
     unread: str = ""
-    """why it could not be read: 'GPU is lost', 'no answer within 5 s'; nothing below is known"""
+    """why it could not be read: 'GPU is lost', 'no answer within 18 s'; nothing below is known"""
+    unread_kind: str = ""
+    """'lost', 'reset required', 'no answer', 'no permission' (no fault: it is another's) or
+    'error'; '' when it could be read"""
     memory_total: int | None = None
     memory_used: int | None = None
     """by processes and the driver"""
+    memory_reserved: int | None = None
+    """part of `memory_used` that the driver keeps for itself; None where it does not say"""
     holders: tuple[GpuHolder, ...] | Unread = ()
     busy: int | None = None
     """per cent of the last moment in which a kernel ran"""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import NvidiaFacts, Plan, Unread
+from holdfast.system.nvidia.driver import read_driver
 
 
-def read_nvidia(_plan: Plan) -> NvidiaFacts | Unread:
-    return Unread(why="not read yet")
+def read_nvidia(_plan: Plan, root: str = "/") -> NvidiaFacts | Unread:
+    return read_driver(root)

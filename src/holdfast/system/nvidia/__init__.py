@@ -1,0 +1,1 @@
+"""What NVIDIA's driver says, by its own library (NVML). Reads only; judges nothing."""

@@ -1,0 +1,135 @@
+"""The driver as a whole, and each GPU in a process of its own: one that hangs is named, and the
+others are read."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import msgspec
+
+from holdfast.analysis.machine import Gpu, NvidiaFacts, Unread
+from holdfast.system import deadline
+from holdfast.system.nvidia.gpu import identify, read_gpu
+from holdfast.system.nvidia.library import MISSING, WHY_GONE, GpuGone, Library, installed
+from holdfast.system.nvidia.library import version_of_bindings as bindings
+
+LIBRARY_NOT_FOUND = "NVML Shared Library Not Found"
+_MODULE = re.compile(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)")
+
+
+def read_driver(root: str = "/") -> NvidiaFacts | Unread:
+    """Everything; at most until the deadline of the question that this answers."""
+    module, is_open = _module(root)
+    visible = bool(module) or _device_nodes(root)
+    if not installed():
+        return MISSING if visible else NvidiaFacts(present=False)
+    answer = deadline.ask(
+        {"driver": _describe_driver}, seconds=deadline.time_left(deadline.DRIVER_SECONDS) / 2
+    )["driver"]
+    if isinstance(answer, Unread):
+        facts, count = NvidiaFacts(present=True, error=answer.why, bindings=bindings()), 0
+    else:
+        facts, count = msgspec.msgpack.decode(answer, type=tuple[NvidiaFacts, int])
+    return msgspec.structs.replace(
+        facts,
+        present=visible or facts.error != LIBRARY_NOT_FOUND,
+        module=module or facts.module,
+        open_module=is_open,
+        gpus=_every_gpu(count, root),
+    )
+
+
+# --- the driver ---------------------------------------------------------------------------------
+
+
+def _describe_driver() -> bytes:
+    nvml = Library()
+    error = nvml.initialise()
+    cuda = nvml.number("nvmlSystemGetCudaDriverVersion") if not error else None
+    facts = NvidiaFacts(
+        present=True,
+        module=(nvml.ask("nvmlSystemGetDriverVersion") or "") if not error else "",
+        # '13.580.95.05': CUDA's number, then the driver's. Answers without initialisation too.
+        library=(nvml.ask("nvmlSystemGetNVMLVersion") or "").partition(".")[2],
+        error=error,
+        cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
+        bindings=bindings(),
+    )
+    count = nvml.number("nvmlDeviceGetCount") if not error else None
+    return msgspec.msgpack.encode((facts, count or 0))
+
+
+def _module(root: str) -> tuple[str, bool | None]:
+    """Version of the loaded kernel module, and whether it is the open one."""
+    text = _text(root, "proc/driver/nvidia/version")
+    version = _MODULE.search(text)
+    if version is None:
+        return _text(root, "sys/module/nvidia/version").strip(), None
+    return version[1], "Open Kernel Module" in text
+
+
+def _device_nodes(root: str) -> bool:
+    names = os.listdir(os.path.join(root, "dev"))
+    return any(re.fullmatch(r"nvidia(\d+|ctl)", name) for name in names)
+
+
+def _text(root: str, path: str) -> str:
+    try:
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+# --- its GPUs -----------------------------------------------------------------------------------
+
+
+def _every_gpu(count: int, root: str) -> tuple[Gpu, ...]:
+    answers = deadline.ask(
+        {str(index): _question(index) for index in range(count)},
+        seconds=deadline.time_left(deadline.DRIVER_SECONDS),
+    )
+    places = _bus_ids(root)
+    gpus = [_answered(index, answers[str(index)]) for index in range(count)]
+    if len(places) != count:
+        return tuple(gpus)
+    # The driver counts GPUs in the order of their places: one that is silent has one too.
+    return tuple(
+        msgspec.structs.replace(gpu, bus_id=gpu.bus_id or place)
+        for gpu, place in zip(gpus, places, strict=True)
+    )
+
+
+def _answered(index: int, answer: bytes | Unread) -> Gpu:
+    if not isinstance(answer, Unread):
+        return msgspec.msgpack.decode(answer, type=Gpu)
+    kind = "no answer" if answer.timed_out else "error"
+    return Gpu(index=index, unread=answer.why, unread_kind=kind)
+
+
+def _question(index: int) -> deadline.Question:
+    def ask() -> bytes:
+        nvml = Library()
+        if error := nvml.initialise():
+            return msgspec.msgpack.encode(Gpu(index=index, unread=error, unread_kind="error"))
+        known = Gpu(index=index)
+        try:
+            handle = nvml.handle(index)
+            known = identify(nvml, handle, index)
+            return msgspec.msgpack.encode(read_gpu(nvml, handle, known))
+        except GpuGone as gone:
+            kind = WHY_GONE.get(gone.code, "error")
+            return msgspec.msgpack.encode(
+                msgspec.structs.replace(known, unread=gone.words, unread_kind=kind)
+            )
+
+    return ask
+
+
+def _bus_ids(root: str) -> list[str]:
+    """Where the driver has GPUs, by the names of its folders alone: reading them asks the GPU."""
+    try:
+        return sorted(os.listdir(os.path.join(root, "proc/driver/nvidia/gpus")))
+    except OSError:
+        return []
