@@ -13,7 +13,8 @@ class PciDevice(Fact, frozen=True):
     kind: str
     """'gpu', 'nic', 'nvswitch', 'nvme' or 'bridge'"""
     name: str
-    """what people call it: 'GPU3', 'mlx5_0', 'eth0', 'nvme0n1'; '' for a bridge"""
+    """what people call it: 'GPU3', 'mlx5_0', 'eth0', 'nvme0'; '' for a bridge. GPUs of NVIDIA are
+    counted by bus id, as its driver does; those of AMD are 'AMD0'…"""
     above: tuple[str, ...]
     """bus ids of the bridges from the root complex down to it"""
     root: str
@@ -24,10 +25,17 @@ class PciDevice(Fact, frozen=True):
     it has no such switch, or this user may not read it"""
     iommu: str = ""
     """of the group it is in: 'DMA', 'DMA-FQ', 'identity'; '' without an IOMMU"""
+    iommu_group: str = ""
+    """the kernel puts devices that ACS does not keep apart into one group; '' without an IOMMU"""
+    interfaces: tuple[str, ...] = ()
+    """network interfaces of a card, also where its name is that of its RDMA device"""
+    driver: str = ""
+    """'nvidia', 'mlx5_core', 'vfio-pci'…; '' when none is bound"""
 
 
 class PciFacts(Fact, frozen=True):
     devices: tuple[PciDevice, ...]
+    """GPUs, cards, switches and drives, and the bridges above them"""
     acs_readable: bool
     iommu: str
     """'off', 'passthrough', 'translating', or 'unknown'"""
@@ -37,6 +45,8 @@ class PciFacts(Fact, frozen=True):
     """NUMA node -> its CPUs, '0-31,64-95'"""
     cpus_usable: str = ""
     """by this process's affinity, in the same form"""
+    cpu_vendor: str = ""
+    """'AuthenticAMD', 'GenuineIntel'…; '' where the kernel does not say (ARM)"""
 
 
 class GpuDirect(Fact, frozen=True):
@@ -45,6 +55,5 @@ class GpuDirect(Fact, frozen=True):
     peermem: str
     """'nvidia_peermem 580.65.06', '' when no such module is loaded"""
     dmabuf: bool | Unread
-    """does every GPU's driver export memory as DMA-BUF"""
+    """can the driver export GPU memory as DMA-BUF: the open kernel module on Linux 5.12+"""
     kernel: str
-    """release of the kernel: DMA-BUF needs 5.12"""
