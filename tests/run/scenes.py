@@ -259,6 +259,7 @@ def on_nodes(scene: Scene, size: int = 2, **hearing: Hearing) -> Scene:
             kernel_events=scene.kernel_events,
             processor=scene.processor,
             gpus=scene.gpus,
+            gpu_events=scene.gpu_events,
             scheduler=scene.scheduler,
         )
         for name, first in zip(names, range(0, len(ranks), size), strict=False)

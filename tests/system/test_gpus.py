@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast.analysis.machine import Unread
+from holdfast.analysis.machine import Unread, known
 from holdfast.analysis.scene.gpu import GpuLook
 from holdfast.system import gpus
 
@@ -24,6 +25,10 @@ def nvmlDeviceGetPowerUsage(gpu):
     if gpu: return 126_800
     raise NVMLError
 def nvmlDeviceGetEnforcedPowerLimit(gpu): return 700_000
+NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 1, 0
+def nvmlDeviceGetTotalEccErrors(gpu, kind, when): return 4 + kind + when
+def nvmlDeviceGetMemoryInfo(gpu): return SimpleNamespace(used=5, total=80)
+def nvmlDeviceGetPciInfo(gpu): return SimpleNamespace(busId=b"00000000:3D:00.0")
 def nvmlDeviceGetComputeRunningProcesses(gpu): return [SimpleNamespace(pid=7 + gpu)]
 """
 
@@ -37,10 +42,24 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_gpu_is_described(library: Path) -> None:
     library.write_text(LIBRARY.format(init="pass"))
+    both: Any = {
+        "limit": 700.0,
+        "bus_id": "00000000:3D:00.0",
+        "memory": 5,
+        "memory_total": 80,
+        "uncorrected": 5,
+    }
     assert gpus.look(seconds=20) == (
-        GpuLook(index=0, uuid="GPU-0", busy=0, power=0.0, limit=0.0, pids=(7,)),
-        GpuLook(index=1, uuid="GPU-1", busy=100, power=126.8, limit=700.0, pids=(8,)),
+        GpuLook(index=0, uuid="GPU-0", busy=0, power=0.0, pids=(7,), **both),
+        GpuLook(index=1, uuid="GPU-1", busy=100, power=126.8, pids=(8,), **both),
     )
+
+
+def test_a_lost_gpu_is_an_answer(library: Path) -> None:
+    lost = "raise NVMLError('GPU is lost')"
+    library.write_text(LIBRARY.format(init="pass") + f"def nvmlDeviceGetUUID(gpu): {lost}\n")
+    first, _ = known(gpus.look(seconds=20))
+    assert (first.index, first.lost) == (0, "GPU is lost")
 
 
 def test_a_driver_that_hangs_is_not_waited_for(library: Path) -> None:

@@ -44,10 +44,40 @@ def test_who_is_meant(line: str, number: int | None) -> None:
         assert found[1] == line.partition(";")[2]
 
 
+GPU_LINES = {
+    "4,1,1,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen": (
+        79, "0000:3b:00", None, False),
+    "4,1,1,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=4007, name=python, Ch 00000008": (
+        31, "0000:3b:00", 4007, False),
+    "4,1,1,-;NVRM: Xid (PCI:0000:dc:00): 45, pid=7, name=p, Ch 1 caused by previous Xid 149": (
+        149, "0000:dc:00", 7, False),
+    "2,1,1,-;nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 55": (
+        24007, "0000:c1:00.0", None, True),
+    # a program's own words: user facility
+    "12,1,1,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1": None,
+    "4,1,1,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04": None,
+    "4,1,1,-;NVRM: Xid (PCI:0000:3b:00): 99999999999999999999, pid=1": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "expected"), GPU_LINES.items())
+def test_which_gpu_is_meant(line: str, expected: tuple[object, ...] | None) -> None:
+    found = kernel_log.parse_gpu(f"{line}\n SUBSYSTEM=pci\n")
+    assert (found and (found.number, found.bus_id, found.pid, found.switch)) == expected
+
+
+def test_pids_of_another_namespace_mean_nothing() -> None:
+    record = "4,1,1,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=4007, name=python"
+    found = kernel_log.parse_gpu(record, pids_are_ours=False)
+    assert found is not None
+    assert found.pid is None
+
+
 @given(st.text())
 def test_any_text_is_survived(text: str) -> None:
     for record in (text, f"6,1,1,-;{text}", f"6,1,1,-;[{text}]: segfault"):
         found = parse(record)
+        kernel_log.parse_gpu(f"{record} Xid (PCI:{text}): {text}")
         if found:
             assert "\n" not in found[1]
             assert len(found[1]) <= kernel_log.LONGEST

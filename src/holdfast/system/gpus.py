@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 from typing import Any
 
 import msgspec
@@ -17,6 +18,11 @@ from holdfast.system import deadline
 
 SECONDS = 1.0
 MISSING = Unread(why="nvidia-ml-py is not installed beside holdfast: pip install nvidia-ml-py")
+
+
+def has_driver() -> bool:
+    """Whether there is anything to ask."""
+    return os.path.exists("/dev/nvidiactl")
 
 
 def look(*, seconds: float = SECONDS) -> tuple[GpuLook, ...] | Unread:
@@ -39,20 +45,38 @@ def _ask() -> bytes:
 
 
 def _one(nvml: Any, index: int) -> GpuLook:
-    gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-    power = limit = 0.0
-    pids: tuple[int, ...] = ()
-    # Parts of a GPU (MIG) and virtual ones refuse some of it.
-    with contextlib.suppress(nvml.NVMLError):
-        power = nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3
-        limit = nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3
-    with contextlib.suppress(nvml.NVMLError):
-        pids = tuple(p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpu))
+    """A GPU that the driver lost is an answer; parts of one (MIG) and virtual ones refuse some."""
+    try:
+        gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid, busy = nvml.nvmlDeviceGetUUID(gpu), nvml.nvmlDeviceGetUtilizationRates(gpu).gpu
+    except nvml.NVMLError as problem:
+        if "lost" not in str(problem).lower():
+            raise
+        return GpuLook(index=index, uuid="", busy=0, power=0.0, limit=0.0, lost=str(problem))
+
+    def asked(call: str, *more: Any) -> Any:
+        with contextlib.suppress(nvml.NVMLError, AttributeError):
+            return getattr(nvml, call)(gpu, *more)
+        return None
+
+    memory, bus = asked("nvmlDeviceGetMemoryInfo"), asked("nvmlDeviceGetPciInfo")
     return GpuLook(
         index=index,
-        uuid=nvml.nvmlDeviceGetUUID(gpu),
-        busy=nvml.nvmlDeviceGetUtilizationRates(gpu).gpu,
-        power=power,
-        limit=limit,
-        pids=pids,
+        uuid=uuid,
+        busy=busy,
+        power=(asked("nvmlDeviceGetPowerUsage") or 0) / 1e3,
+        limit=(asked("nvmlDeviceGetEnforcedPowerLimit") or 0) / 1e3,
+        pids=tuple(p.pid for p in asked("nvmlDeviceGetComputeRunningProcesses") or ()),
+        bus_id=_text(bus.busId) if bus else "",
+        memory=memory.used if memory else 0,
+        memory_total=memory.total if memory else 0,
+        uncorrected=asked(
+            "nvmlDeviceGetTotalEccErrors",
+            nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            nvml.NVML_VOLATILE_ECC,
+        ),
     )
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode() if isinstance(name, bytes) else name

@@ -4,12 +4,15 @@ from holdfast.analysis.logs.wreckage import RankRemains
 from holdfast.analysis.nodes.nccl_diagnostics import read_report
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
+from tests.faults.gpu import failing_gpus
 from tests.faults.made_nodes import some_nodes
 from tests.faults.made_smokes import smoked
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.table import explain_table, passes_over, recognises, run_table
 
 BUS = "NVRM: Xid (PCI:0000:3d:00): 79, pid=1011, name=python, GPU has fallen off the bus."
 INIT = "[rank5]: NCCL INFO comm 0x1b67ca30 rank 5 nranks 8 cudaDev 5 busId 3d000 - Init COMPLETE"
+
+test_run = run_table("gpu-hardware", *failing_gpus.CASES)
 
 test_explain = explain_table(
     "gpu-hardware",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from holdfast import text
 from holdfast.analysis.collectives import gpu_side, groups, messages, waits
 from holdfast.analysis.collectives.gpu_side import is_message
-from holdfast.analysis.job import phrases, stall
+from holdfast.analysis.job import phrases, rank_gpus, stall
 from holdfast.analysis.job.stall import Stall
 from holdfast.analysis.scene import surroundings
-from holdfast.analysis.scene.gpu import GpuLook
-from holdfast.analysis.scene.scene import Collective, RankView, Recorder, Scene
+from holdfast.analysis.scene.scene import Collective, Recorder, Scene
 from holdfast.findings import Evidence
 
 
@@ -38,11 +35,8 @@ def suspected(scene: Scene) -> bool:
 
 def _witness(held: Stall) -> str:
     """' (GPU 3: 100 % busy, 180 of 700 W)', as far as the driver says it and it means anything."""
-    machine = surroundings.of_rank(held.scene, held.roots[0])
-    if not isinstance(machine.gpus, tuple):
-        return ""
     users = {
-        view.rank: _gpu_of(view, machine.gpus)
+        view.rank: rank_gpus.gpu_of(held.scene, view.rank)
         for view in surroundings.on_its_machine(held.scene, held.roots[0])
     }
     gpu = users.get(held.roots[0])
@@ -55,15 +49,6 @@ def _witness(held: Stall) -> str:
     else:
         doubt = "" if gpu.busy else ": no kernel runs there, so a copy or the driver is stuck"
     return f" (GPU {gpu.index}: {gpu.busy} % busy{watts}{doubt})"
-
-
-def _gpu_of(view: RankView, gpus: Iterable[GpuLook]) -> GpuLook | None:
-    """By its pid, or inside a container by what it said at its start."""
-    claim = view.beat.claim if view.beat else None
-    told = claim.device if claim else ""
-    return next(
-        (gpu for gpu in gpus if view.pid in gpu.pids or (told and gpu.uuid.endswith(told))), None
-    )
 
 
 def evidence(held: Stall) -> list[Evidence]:

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import PathLoss, PathSizes, Reached
 from holdfast.analysis.scene.cpu import Processor, Scheduler
-from holdfast.analysis.scene.gpu import GpuLook
+from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 
 Hearing = Literal["heard", "late", "lost"]
 Farewell = Literal["", "closed", "silent", "left"]
@@ -80,6 +80,7 @@ class NodeView(NodeSignal, frozen=True):
     kernel_events: tuple[str, ...] | Unread = ()
     processor: Processor | Unread | None = None
     gpus: tuple[GpuLook, ...] | Unread | None = None
+    gpu_events: tuple[GpuEvent, ...] | Unread = ()
     scheduler: Scheduler | None = None
     told_to_stop: str = ""
     connections: tuple[RankConnection, ...] | Unread | None = None

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
-from holdfast.analysis.scene.gpu import GpuLook
+from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.node_view import NodeView, PathProbes
 
 T = TypeVar("T")
@@ -312,7 +312,9 @@ class Scene(Signal, frozen=True, dict=True):
     processor: Processor | Unread | None = None
     """None while no rank has been short of processor time"""
     gpus: tuple[GpuLook, ...] | Unread | None = None
-    """None while no GPU seems stuck"""
+    """None before the first look for evidence, and without NVIDIA's driver"""
+    gpu_events: tuple[GpuEvent, ...] | Unread = ()
+    """Xids since this attempt started; looked for when a rank died or stalls"""
     scheduler: Scheduler | None = None
     """None when nothing in the environment names one"""
     checkpoints: CheckpointAccount = CheckpointAccount()

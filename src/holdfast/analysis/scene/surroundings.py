@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.cpu import Processor, Scheduler
-from holdfast.analysis.scene.gpu import GpuLook
+from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.node_view import NodeView
 from holdfast.analysis.scene.scene import RankView, Scene
 
@@ -26,6 +26,8 @@ class Surroundings(Protocol):
     def processor(self) -> Processor | Unread | None: ...
     @property
     def gpus(self) -> tuple[GpuLook, ...] | Unread | None: ...
+    @property
+    def gpu_events(self) -> tuple[GpuEvent, ...] | Unread: ...
     @property
     def scheduler(self) -> Scheduler | None: ...
 

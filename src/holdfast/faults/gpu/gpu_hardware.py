@@ -32,7 +32,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.analysis.logs import sightings, xid_reports, xid_table
+from holdfast.analysis.job import phrases, rank_gpus
+from holdfast.analysis.logs import failed_gpus, sightings, xid_reports, xid_table
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -44,12 +45,15 @@ from holdfast.analysis.nodes.nccl_diagnostics import (
     SETTING_CHECKS,
     DiagnosticKind,
 )
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.analysis.scene import exits, surroundings
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
     code="HOLD309",
     slug="gpu-hardware",
+    traits=RunTraits(priority=190, needs_stall=True),
     related=("cuda-assert", "driver-hang", "fabric-manager", "native-crash"),
 )
 
@@ -330,4 +334,34 @@ def _by_amd_reset(wreckage: Wreckage) -> Diagnosis | None:
         fix="run the same program on another GPU: if it works there, take this one out; if not, "
         "find the kernel that hangs, custom and fused ones first",
         next="dmesg -T | grep -i amdgpu; rocm-smi",
+    )
+
+
+@FAULT.run
+def gpu_failed_under_a_rank(scene: Scene) -> Verdict | None:
+    failed = failed_gpus.find(scene)
+    if not failed:
+        return None
+    ranks = [one.rank for one in failed]
+    lost = [one.rank for one in failed if one.lost]
+    ended = {ending.rank for ending in exits.endings(scene)}
+    victims = (
+        exits.fallen(scene, ranks)
+        if ended
+        else [view.rank for view in scene.ranks if view.rank not in ranks]
+    )
+    nodes = {node.name for rank in lost if (node := surroundings.node_of(scene, rank))}
+    result = phrases.exited_as_a_result(victims) if ended else ""
+    return FAULT.verdict(
+        f"the GPU of {phrases.who(scene, ranks)} failed: {failed[0].what}{result}",
+        ranks=ranks,
+        victims=victims,
+        hosts=sorted(nodes),
+        # A rank that lives may still come to its end by itself, unless its GPU is gone.
+        certain=bool(lost or ended.intersection(ranks)),
+        fix=REPLACE_GPU,
+        evidence=[
+            *(phrases.how_it_ended(e) for e in exits.endings(scene) if e.rank in ranks),
+            *rank_gpus.evidence(scene, ranks),
+        ],
     )

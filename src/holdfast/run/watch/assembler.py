@@ -34,6 +34,7 @@ def scene_of_node(own: NodeReport, attempt: int, started_at: float) -> Scene:
         evidence_wall=own.evidence_wall,
         processor=own.processor,
         gpus=own.gpus,
+        gpu_events=own.gpu_events,
     )
 
 
@@ -78,6 +79,7 @@ def _own(node: RoundNode, round_: RoundStart, own: NodeReport, scene: Scene) -> 
         kernel_events=own.kernel_events,
         processor=own.processor,
         gpus=own.gpus,
+        gpu_events=own.gpu_events,
         scheduler=scene.scheduler,
         told_to_stop=scene.told_to_stop,
         connections=own.connections,
@@ -108,5 +110,6 @@ def _peer(node: RoundNode, round_: RoundStart, state: PeerState) -> NodeView:
         kernel_events=report.kernel_events,
         processor=report.processor,
         gpus=report.gpus,
+        gpu_events=report.gpu_events,
         connections=report.connections,
     )

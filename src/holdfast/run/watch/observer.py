@@ -15,10 +15,10 @@ from functools import partial
 from mmap import mmap
 from typing import Any
 
-from holdfast.analysis.job import cpu_starvation, gpu_stall
+from holdfast.analysis.job import cpu_starvation
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.cpu import Processor
-from holdfast.analysis.scene.gpu import GpuLook
+from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.node_view import RankConnection
 from holdfast.analysis.scene.scene import Death
 from holdfast.rank import delivery, heartbeat_page
@@ -27,11 +27,12 @@ from holdfast.run.launch.places import RunPlaces
 from holdfast.run.nodes.messages import NodeReport, RoundStart
 from holdfast.run.runs import leftovers
 from holdfast.run.watch import assembler, evidence, spawned_ranks
+from holdfast.run.watch.gpu_watch import GpuWatch
 from holdfast.run.watch.rank_connections import RankConnections
 from holdfast.run.watch.rank_events import EventListener
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.run.watch.resume_tracker import TrackedEvent
-from holdfast.system import activity, gpus
+from holdfast.system import activity
 from holdfast.system.cpu import Looker
 from holdfast.system.deaths import DeathWatch
 from holdfast.system.kernel_log import KernelLog
@@ -53,6 +54,7 @@ class Observer:
         self.kernel_log = KernelLog()
         self.looker = Looker()
         self.events = EventListener()
+        self.gpu_driver = GpuWatch()
         self.attempt = 0
         self.ranks: list[ObservedRank] = []
         self.pages: dict[int, tuple[int, mmap]] = {}
@@ -82,6 +84,7 @@ class Observer:
         self.connections: tuple[RankConnection, ...] | Unread | None = None
         self.processor: Processor | Unread | None = None
         self.gpus: tuple[GpuLook, ...] | Unread | None = None
+        self.gpu_events: tuple[GpuEvent, ...] | Unread = ()
         self.evidence_number = 0
         self.evidence_folder = ""
 
@@ -158,6 +161,7 @@ class Observer:
         ]
         for rank in self.ranks:
             self.deaths.watch(rank.leader)
+        self.gpu_driver.begin()
 
     def ranks_stopped(self) -> None:
         for rank in self.ranks:
@@ -274,14 +278,14 @@ class Observer:
         seen = assembler.scene_of_node(self.report(self.evidence_at), self.attempt, self.started_at)
         if cpu_starvation.suspected(seen):
             self.processor = self.looker.try_to_look(found)
-        if not isinstance(self.gpus, Unread):  # a driver that hangs is asked once
-            self.gpus = gpus.look() if gpu_stall.suspected(seen) else None
+        self.gpus = self.gpu_driver.look()
 
     def ask_kernel(self) -> None:
         """Only when a rank died or a stall is looked at."""
         ranks = self.watched()
         owners = {number: rank.pid for rank in ranks for number in (rank.pid, *rank.threads)}
         self.kernel_events = self.kernel_log.about(owners)
+        self.gpu_events = self.kernel_log.of_gpus()
 
     def keep_evidence(self) -> None:
         """What was reported is kept; a look in which nothing was seen is not worth the disk."""
@@ -307,6 +311,7 @@ class Observer:
             kernel_events=self.kernel_events,
             processor=self.processor,
             gpus=self.gpus,
+            gpu_events=self.gpu_events,
             connections=self.connections,
             slept_at=self.slept_at,
         )

@@ -1,0 +1,94 @@
+"""Which GPU a rank uses, what state the driver shows it in, and what the kernel log says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast import text
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene import surroundings
+from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
+from holdfast.analysis.scene.scene import RankView, Scene
+from holdfast.analysis.scene.surroundings import Surroundings
+from holdfast.findings import Evidence
+
+MOST_LINES = 3
+"""of the kernel log: one failure writes many"""
+
+
+def gpu_of(scene: Scene, rank: int) -> GpuLook | None:
+    """None where the driver was not asked, or shows this rank on no GPU or on several."""
+    seen = surroundings.of_rank(scene, rank)
+    return _among(scene.rank(rank), seen.gpus) if isinstance(seen.gpus, tuple) else None
+
+
+def _among(view: RankView, gpus: Iterable[GpuLook]) -> GpuLook | None:
+    """By what it said at its start, which also holds inside a container; else by its pid."""
+    claim = view.beat.claim if view.beat else None
+    if told := claim.device if claim else "":
+        return next((gpu for gpu in gpus if gpu.uuid.endswith(told)), None)
+    held = [gpu for gpu in gpus if view.pid in gpu.pids]
+    return held[0] if len(held) == 1 else None
+
+
+def events_of(scene: Scene, rank: int) -> tuple[GpuEvent, ...]:
+    """Xids that name its process, or the GPU it uses."""
+    seen = surroundings.of_rank(scene, rank)
+    if isinstance(seen.gpu_events, Unread):
+        return ()
+    gpu, pid = gpu_of(scene, rank), scene.rank(rank).pid
+    return tuple(
+        event
+        for event in seen.gpu_events
+        if not event.switch
+        and (event.pid == pid or (gpu is not None and is_on(event.bus_id, gpu.bus_id)))
+    )
+
+
+def is_on(event: str, bus_id: str) -> bool:
+    """The driver writes '0000:3d:00' in its log and '00000000:3D:00.0' elsewhere."""
+    return bool(event and bus_id) and _slot(event) == _slot(bus_id)
+
+
+def _slot(bus_id: str) -> tuple[str, ...]:
+    return tuple(part.lstrip("0") or "0" for part in bus_id.lower().partition(".")[0].split(":"))
+
+
+def switch_events(seen: Surroundings) -> tuple[GpuEvent, ...]:
+    """SXids: an NVSwitch serves all GPUs of its machine."""
+    if isinstance(seen.gpu_events, Unread):
+        return ()
+    return tuple(event for event in seen.gpu_events if event.switch)
+
+
+def evidence(scene: Scene, ranks: Iterable[int]) -> list[Evidence]:
+    """What GPUs and kernel log say of these ranks, as far as it was asked."""
+    found = []
+    for machine in surroundings.machines(scene, ranks):
+        host = machine.node or None
+        for rank in machine.ranks:
+            if gpu := gpu_of(scene, rank):
+                found.append(Evidence(quote=state(gpu), source="NVML", rank=rank, host=host))
+            found += [
+                Evidence(quote=event.line, source="kernel log", rank=rank, host=host)
+                for event in events_of(scene, rank)[-MOST_LINES:]
+            ]
+        found += [
+            Evidence(quote=event.line, source="kernel log", host=host)
+            for event in switch_events(machine.seen)[-MOST_LINES:]
+        ]
+    return found
+
+
+def state(gpu: GpuLook) -> str:
+    """'GPU 3: 100 % busy, 118 of 700 W, 61 of 80 GiB in use, 2 new memory errors'."""
+    if gpu.lost:
+        return f"GPU {gpu.index}: {gpu.lost}"
+    parts = [f"{gpu.busy} % busy"]
+    if gpu.limit:
+        parts.append(f"{gpu.power:.0f} of {gpu.limit:.0f} W")
+    if gpu.memory_total:
+        parts.append(f"{text.size(gpu.memory)} of {text.size(gpu.memory_total)} in use")
+    if gpu.new_uncorrected:
+        parts.append(f"{gpu.new_uncorrected} uncorrected memory errors since the job started")
+    return f"GPU {gpu.index}: {', '.join(parts)}"
