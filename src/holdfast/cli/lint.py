@@ -167,7 +167,7 @@ def _here(torch: str) -> LintingMachine:
 
     from holdfast.analysis.source.source import LintingMachine
     from holdfast.check.plan import Flags, make_plan
-    from holdfast.check.readers import devices, port, software
+    from holdfast.check.readers import port, rdma, software
 
     if torch and not re.match(r"\d{1,4}\.\d{1,4}(?!\d)", torch):
         raise ConfigError(f"the torch version must look like 2.9 or 2.9.1, got {torch!r}")
@@ -176,7 +176,7 @@ def _here(torch: str) -> LintingMachine:
     made = LintingMachine(
         torch=torch or (installed.version if installed else ""),
         python=platform.python_version(),
-        rdma_devices=_or_unknown(lambda: devices.read_rdma_devices(plan)),
+        rdma_devices=_or_unknown(lambda: rdma.read_rdma_devices(plan)),
         interfaces=_or_unknown(lambda: tuple(name for _, name in socket.if_nameindex())),
     )
     ranges = _or_unknown(lambda: port.read_port_ranges(plan))

@@ -49,18 +49,16 @@ from holdfast.analysis.machine.network import (
     Address,
     Bind,
     Connection,
-    Gid,
     Interface,
     PortFacts,
     PortRanges,
-    RdmaCard,
-    RdmaPort,
     Reach,
     Resolution,
     Route,
     StoreAnswer,
 )
 from holdfast.analysis.machine.pci import GpuDirect, PciDevice, PciFacts
+from holdfast.analysis.machine.rdma import Gid, RdmaCard, RdmaPort
 
 __all__ = [
     "Address",

@@ -27,13 +27,12 @@ from holdfast.analysis.machine.network import (
     Interface,
     PortFacts,
     PortRanges,
-    RdmaCard,
-    RdmaPort,
     Reach,
     Resolution,
     Route,
 )
 from holdfast.analysis.machine.pci import GpuDirect, PciFacts
+from holdfast.analysis.machine.rdma import RdmaCard, RdmaPort
 
 
 class MachineFacts(Fact, frozen=True):

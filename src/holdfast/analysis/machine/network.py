@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.analysis.machine.fact import Fact, Unread
 from holdfast.analysis.machine.host import Process
 
@@ -28,65 +26,6 @@ class Interface(Fact, frozen=True):
     mtu: int
     carrier_changes: int | None
     addresses: tuple[Address, ...]
-
-
-class Gid(Fact, frozen=True):
-    """One address in the table of an RDMA port."""
-
-    index: int
-    gid: str
-    kind: str
-    """'IB/RoCE v1', 'RoCE v2', '' where it does not say"""
-    interface: str = ""
-
-
-class RdmaCard(Fact, frozen=True):
-    """An RDMA device (HCA) as a whole."""
-
-    name: str
-    driver: str
-    """'mlx5_core', 'bnxt_en', 'efa', 'irdma', 'rxe'…"""
-    bus_id: str
-    """'' for a virtual one"""
-    numa: int | None
-    firmware: str
-    uverbs: str
-    """'/dev/infiniband/uverbs0'; '' when the kernel names none"""
-    open_error: str
-    """errno's name when this user could not open it: 'ENOENT', 'EACCES'; '' when it could"""
-
-
-class RdmaPort(Fact, frozen=True):
-    """A port of an RDMA device (HCA), as /sys/class/infiniband shows it."""
-
-    device: str
-    number: int
-    state: str
-    """'ACTIVE', 'DOWN', 'INIT', 'ARMED'…"""
-    link_layer: str
-    """'InfiniBand' or 'Ethernet' (RoCE)"""
-    physical_state: str = ""
-    """'LinkUp', 'Polling', 'Disabled', 'Sleep'…; '' where the kernel does not say"""
-    rate: float | None = None
-    """Gb/s, of all lanes"""
-    rate_text: str = ""
-    """'400 Gb/sec (4X NDR)'"""
-    lid: int | None = None
-    subnet_manager_lid: int | None = None
-    active_mtu: int | None = None
-    """bytes; by libibverbs, sysfs has it not"""
-    max_mtu: int | None = None
-    interfaces: tuple[str, ...] = ()
-    """network interfaces of the same port"""
-    gids: tuple[Gid, ...] = ()
-    counters: dict[str, int] = msgspec.field(default_factory=dict)
-    """of errors, those that are not zero: 'symbol_error', 'link_downed', 'packet_seq_err'…"""
-    growing: dict[str, int] = msgspec.field(default_factory=dict)
-    """by how much they grew between two looks"""
-
-    @property
-    def name(self) -> str:
-        return f"{self.device}:{self.number}"
 
 
 class Route(Fact, frozen=True):
