@@ -118,6 +118,21 @@ def test_related_faults_exist_and_are_others(entry: catalogue.Entry) -> None:
 
 
 @faults_with("check")
+def test_broken_gpus_do_not_stop_the_start_of_a_job_that_may_use_none(fault: Fault) -> None:
+    if not fault.needs & {"nvidia", "cuda", "fabric", "pci", "gpu_direct", "rdma_cards"}:
+        return
+    cases = module_of_tests(fault).test_check.cases
+    assert fault.gpus_only or not [case.line for case in cases if case.expected == "error"]
+
+
+def test_what_stops_a_start() -> None:
+    broken, taken = catalogue.by_slug("gpu-hardware"), catalogue.by_slug("port-in-use")
+    assert catalogue.stops_a_start(taken.error("x", reason="y", fix="z"))
+    assert not catalogue.stops_a_start(taken.warning("x", reason="y", fix="z"))
+    assert not catalogue.stops_a_start(broken.error("x", reason="y", fix="z"))
+
+
+@faults_with("check")
 def test_a_check_face_asks_for_no_fact_that_it_did_not_name(fault: Fault) -> None:
     """Else `check --only` would not read it, and say that it could not look."""
     touched = set()

@@ -22,7 +22,7 @@ from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.source.source import Source
 from holdfast.errors import ConfigError
 from holdfast.fault import Fault, RunTraits
-from holdfast.findings import Finding, Page
+from holdfast.findings import Finding, Page, Status
 
 SECTIONS = {
     "What you see": "see",
@@ -209,6 +209,12 @@ def check_nodes(facts: NodesFacts, faults: Iterable[Fault]) -> list[Finding]:
         refuted = {fault.slug for fault in asked if fault.is_refuted(facts, node)}
         found += [finding for finding in node.findings if finding.slug not in refuted]
     return found
+
+
+def stops_a_start(finding: Finding) -> bool:
+    """Whether `run` refuses to start ranks because of it. What only hurts jobs on GPUs is said and
+    no more: nothing tells before the start whether this job uses any."""
+    return finding.status is Status.ERROR and not by_slug(finding.slug).gpus_only
 
 
 def lint(source: Source, faults: Iterable[Fault]) -> list[Finding]:

@@ -57,7 +57,8 @@ def without_environment(facts: MachineFacts) -> MachineFacts:
 
 
 def refuses(facts: MachineFacts) -> bool:
-    """The quick checks of this machine; an error stops the start, with the finding."""
+    """The quick checks of this machine; an error stops the start, with the finding. Errors of GPUs
+    are said, and the start goes on: a job may not need them."""
     from holdfast import catalogue
     from holdfast.findings import Status
     from holdfast.view import text
@@ -68,5 +69,8 @@ def refuses(facts: MachineFacts) -> bool:
         return False
     colour = text.wants_colour(sys.stderr)
     streams.remark("\n\n".join(text.finding(item, colour=colour) for item in errors))
+    if not any(catalogue.stops_a_start(item) for item in errors):
+        streams.remark("starting: a job that uses no GPU is not affected")
+        return False
     streams.remark("hint: fix it, or skip the checks with `holdfast run --no-check …`")
     return True

@@ -72,12 +72,15 @@ class Fault(Answers):
         related: Sequence[str] = (),
         setting_effect: Effect | None = None,
         smoke_fix: str = "",
+        gpus_only: bool = False,
     ) -> None:
         """Args:
         traits: what `run` must know of it; goes with a run face
         related: slugs of faults that are easily confused with it
         setting_effect: the effect of a setting that has this fault, as `env` shows it
         smoke_fix: what to do when a smoke test fails by it, where its page says less
+        gpus_only: a job that uses no GPU is not hurt by it; `run` cannot know that before the
+            start, so it says what it found and starts
         """
         if not re.fullmatch(r"HOLD[1-9]\d\d", code):
             raise ValueError(f"fault code {code!r} is not HOLD and three digits")
@@ -89,6 +92,7 @@ class Fault(Answers):
         self.related = tuple(related)
         self.setting_effect = setting_effect
         self.smoke_fix = smoke_fix
+        self.gpus_only = gpus_only
         self.check_faces: list[CheckFace] = []
         self.check_needs: dict[CheckFace, frozenset[str]] = {}
         self.nodes_faces: list[NodesFace] = []

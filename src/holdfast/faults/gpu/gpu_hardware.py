@@ -53,6 +53,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 FAULT = Fault(
     code="HOLD309",
     slug="gpu-hardware",
+    gpus_only=True,
     traits=RunTraits(priority=190, needs_stall=True),
     related=("cuda-assert", "driver-hang", "fabric-manager", "native-crash"),
 )

@@ -112,9 +112,13 @@ class StartGate:
 
     def _judged(self, cards: Mapping[str, NodeCard], trial: TrialOutcome | None) -> GateNews | None:
         found = self._found(cards, trial)
-        errors = [one for one in found if one.status is Status.ERROR]
-        warnings = [one for one in found if one.status is Status.WARNING]
-        lines = self._new_lines([*warnings, *errors])
+        errors = [one for one in found if catalogue.stops_a_start(one)]
+        others = [
+            one
+            for one in found
+            if one.status in (Status.WARNING, Status.ERROR) and one not in errors
+        ]
+        lines = self._new_lines([*others, *errors])
         if not errors:
             return GateNews(lines=lines) if lines else None
         left = self._left_out(cards, trial, errors)
@@ -161,7 +165,7 @@ class StartGate:
         return bool(self._together) and card.identity not in self._together
 
     def _errors(self, cards: Mapping[str, NodeCard], trial: TrialOutcome | None) -> list[Finding]:
-        return [one for one in self._found(cards, trial) if one.status is Status.ERROR]
+        return [one for one in self._found(cards, trial) if catalogue.stops_a_start(one)]
 
     def _new_lines(self, findings: Iterable[Finding]) -> tuple[str, ...]:
         """Each is said once."""
