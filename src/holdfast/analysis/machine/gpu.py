@@ -171,12 +171,14 @@ class CudaProbe(Fact, frozen=True):
     step: str
     """the last step tried: 'load' (the library), 'init', 'context', 'memory', 'copy'"""
     code: int
-    """CUDA's error number; 0 when all worked"""
+    """CUDA's error number; 0 when all worked, -1 where CUDA gave none"""
     error: str
     """'CUDA_ERROR_SYSTEM_NOT_READY'; '' when all worked, or why there is no answer"""
     seconds: float
     skipped: str = ""
     """why steps after 'init' were left out: another program uses this GPU"""
+    timed_out: bool = False
+    """the step never returned"""
 
 
 class CudaFacts(Fact, frozen=True):

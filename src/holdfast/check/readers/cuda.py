@@ -1,9 +1,254 @@
-"""What a small CUDA program meets on each GPU, each in a process of its own."""
+"""What a small CUDA program meets on each GPU, each in a process of its own.
+
+A GPU that another program uses gets no context: there only CUDA's initialisation is tried, which
+takes nothing on the GPU. GPUs that CUDA_VISIBLE_DEVICES hides from the job are left alone.
+"""
 
 from __future__ import annotations
 
-from holdfast.analysis.machine import CudaFacts, Plan, Unread
+import mmap
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from holdfast.analysis.machine import CudaFacts, CudaProbe, Gpu, Plan, Unread
+from holdfast.analysis.machine.gpu_use import why_not_to_try
+from holdfast.system import cuda_driver, deadline
+from holdfast.system.cuda_driver import NO_CODE, CudaDevice, CudaDriver, CudaFailure
+from holdfast.system.nvidia.gpu import read_gpu
+from holdfast.system.nvidia.library import GpuGone, Library, installed
+
+SECONDS = 15.0
+"""for one GPU; without persistence mode the driver starts each of them for the look"""
+STEPS = ("load", "init", "context", "memory", "copy")
+GPUS = "proc/driver/nvidia/gpus"
+BY_BUS_ID = "nvmlDeviceGetHandleByPciBusId"
 
 
-def read_cuda(_plan: Plan) -> CudaFacts | Unread:
-    return Unread(why="not read yet")
+class ListedGpu(msgspec.Struct, frozen=True):
+    """A GPU as the kernel module lists it."""
+
+    index: int
+    uuid: str
+    """'' where the driver did not say"""
+    forbidden: bool
+    """to this process, by a scheduler or by its rights"""
+
+
+class ProbeAnswer(msgspec.Struct):
+    """What one child sends."""
+
+    probe: CudaProbe | None = None
+    library: str = ""
+    version: str = ""
+
+
+def read_cuda(plan: Plan, root: str = "/") -> CudaFacts:
+    if not os.path.exists(os.path.join(root, "proc/driver/nvidia")):
+        return CudaFacts(library="", compat=False, version="", probes=())
+    wanted = plan.environment.get("CUDA_VISIBLE_DEVICES")
+    answers = probe_each(visible_gpus(list_gpus(root), wanted))
+    told = next((one for one in answers if one.library), None) or _load_only()
+    return CudaFacts(
+        library=told.library,
+        compat="/compat/" in told.library,
+        version=told.version,
+        probes=tuple(one.probe for one in answers if one.probe is not None),
+    )
+
+
+# --- which GPUs ----------------------------------------------------------------------------------
+
+
+def list_gpus(root: str) -> list[ListedGpu]:
+    """In PCI order, which is the driver's. Each in a child: the driver may ask the GPU itself."""
+    try:
+        places = sorted(os.listdir(os.path.join(root, GPUS)))
+    except OSError:
+        return []
+    answers = deadline.ask(
+        {str(index): _listing(root, place, index) for index, place in enumerate(places)},
+        seconds=deadline.time_left(SECONDS) / 4,
+    )
+    return [_listed(index, answers[str(index)]) for index in range(len(places))]
+
+
+def _listing(root: str, place: str, index: int) -> deadline.Question:
+    def ask() -> bytes:
+        with open(os.path.join(root, GPUS, place, "information"), encoding="utf-8") as file:
+            pairs = (line.partition(":") for line in file)
+            told = {name.strip(): value.strip() for name, _, value in pairs}
+        uuid = told.get("GPU UUID", "")
+        node = os.path.join(root, f"dev/nvidia{told.get('Device Minor', '')}")
+        return msgspec.msgpack.encode(
+            ListedGpu(
+                index=index,
+                uuid=uuid if re.fullmatch(r"GPU-[0-9a-f-]{36}", uuid) else "",
+                forbidden=not _may_open(node),
+            )
+        )
+
+    return ask
+
+
+def _listed(index: int, answer: bytes | Unread) -> ListedGpu:
+    if isinstance(answer, Unread):  # the probe will show what is wrong with it
+        return ListedGpu(index=index, uuid="", forbidden=False)
+    return msgspec.msgpack.decode(answer, type=ListedGpu)
+
+
+def _may_open(node: str) -> bool:
+    """That a scheduler forbids it by the device cgroup shows only when it is tried."""
+    try:
+        os.close(os.open(node, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+    except (PermissionError, FileNotFoundError):
+        return False
+    except OSError:  # the GPU's own trouble
+        return True
+    return True
+
+
+def visible_gpus(listed: Sequence[ListedGpu], wanted: str | None) -> list[ListedGpu]:
+    """Those that a program with this CUDA_VISIBLE_DEVICES sees. Numbers count the GPUs that it may
+    open; as CUDA does, the first entry that names nothing ends the list."""
+    usable = [gpu for gpu in listed if not gpu.forbidden]
+    if wanted is None:
+        return usable
+    chosen: list[ListedGpu] = []
+    for entry in (entry.strip() for entry in wanted.split(",")):
+        if entry.isdecimal():
+            named = usable[int(entry) : int(entry) + 1]
+        else:
+            named = [g for g in usable if entry.startswith("GPU-") and g.uuid.startswith(entry)]
+        if len(named) != 1:
+            break
+        chosen += named
+    return chosen
+
+
+# --- the probe -----------------------------------------------------------------------------------
+
+
+def why_leave_alone(device: CudaDevice) -> str:
+    """By NVML, which takes nothing on the GPU."""
+    gpu = None
+    if installed():
+        nvml = Library()
+        try:
+            broken = nvml.initialise()
+            handle = None if broken else nvml.ask(BY_BUS_ID, device.bus_id)
+            gpu = None if handle is None else read_gpu(nvml, handle, Gpu(index=0))
+        except GpuGone as gone:
+            gpu = Gpu(index=0, unread=gone.words)
+    return why_not_to_try(gpu)
+
+
+def probe_each(
+    gpus: Sequence[ListedGpu],
+    driver: Callable[[], CudaDriver] = CudaDriver,
+    leave_alone: Callable[[CudaDevice], str] = why_leave_alone,
+) -> list[ProbeAnswer]:
+    """All at once; one that does not answer costs the deadline and is named with its last step."""
+    if not gpus:
+        return []
+    began = time.monotonic()
+    reached = mmap.mmap(-1, len(gpus))  # shared with the children: the step that each is at
+
+    def question(place: int) -> deadline.Question:
+        def reach(step: str) -> None:
+            reached[place] = STEPS.index(step)
+
+        return lambda: msgspec.msgpack.encode(_probe(gpus[place], reach, driver, leave_alone))
+
+    with reached:
+        raw = deadline.ask(
+            {str(place): question(place) for place in range(len(gpus))},
+            seconds=min(SECONDS, deadline.time_left(SECONDS)),
+        )
+        took = time.monotonic() - began
+        steps = [STEPS[number] for number in reached[: len(gpus)]]
+    return [
+        _answer(gpu, raw[str(place)], step, took)
+        for place, (gpu, step) in enumerate(zip(gpus, steps, strict=True))
+    ]
+
+
+def _answer(gpu: ListedGpu, raw: bytes | Unread, step: str, took: float) -> ProbeAnswer:
+    if not isinstance(raw, Unread):
+        return msgspec.msgpack.decode(raw, type=ProbeAnswer)
+    return ProbeAnswer(
+        probe=CudaProbe(
+            index=gpu.index,
+            uuid=gpu.uuid,
+            step=step,
+            code=NO_CODE,
+            error=raw.why,
+            seconds=round(took, 3),
+            timed_out=raw.timed_out,
+        )
+    )
+
+
+def _probe(
+    gpu: ListedGpu,
+    reach: Callable[[str], None],
+    driver: Callable[[], CudaDriver],
+    leave_alone: Callable[[CudaDevice], str],
+) -> ProbeAnswer:
+    """In a process of its own, which ends afterwards."""
+    # Before the library is loaded, which reads them once.
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid or str(gpu.index)
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    began = time.monotonic()
+    answer = ProbeAnswer()
+    step, skipped, code, error = "load", "", 0, ""
+    try:
+        cuda = driver()
+        answer.library, answer.version = cuda_driver.loaded_library(), cuda.version()
+        reach(step := "init")
+        cuda.initialise()
+        device = cuda.first_device()
+        skipped = leave_alone(device)
+        if not skipped:
+            reach(step := "context")
+            cuda.open_context(device)
+            reach(step := "memory")
+            pointer = cuda.allocate()
+            reach(step := "copy")
+            cuda.copy_there_and_back(pointer)
+            cuda.close_context(device)
+    except OSError as problem:
+        code, error = NO_CODE, str(problem)
+    except CudaFailure as failure:
+        code, error = failure.code, failure.name
+    answer.probe = CudaProbe(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        step=step,
+        code=code,
+        error=error,
+        seconds=round(time.monotonic() - began, 3),
+        skipped=skipped,
+    )
+    return answer
+
+
+def _load_only() -> ProbeAnswer:
+    """Which library a program would load, where no GPU told it."""
+
+    def ask() -> bytes:
+        try:
+            version = CudaDriver().version()
+        except (OSError, CudaFailure):
+            version = ""
+        return msgspec.msgpack.encode(
+            ProbeAnswer(library=cuda_driver.loaded_library(), version=version)
+        )
+
+    answer = deadline.ask({"library": ask}, seconds=deadline.time_left(SECONDS) / 2)["library"]
+    if isinstance(answer, Unread):
+        return ProbeAnswer()
+    return msgspec.msgpack.decode(answer, type=ProbeAnswer)

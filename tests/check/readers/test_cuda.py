@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.check.readers import cuda
+from holdfast.check.readers.cuda import ListedGpu, list_gpus, probe_each, read_cuda, visible_gpus
+from tests.check.readers.trees import plant
+from tests.fakes.cuda import driver
+from tests.faults.machines import a_plan
+
+A, B, C = (f"GPU-{letter * 8}-0000-0000-0000-000000000000" for letter in "abc")
+INFORMATION = """Model: \t\t NVIDIA H200
+IRQ:   \t\t 41
+GPU UUID: \t {uuid}
+Bus Location: \t 0000:{place}:00.0
+Device Minor: \t {minor}
+GPU Excluded:\t No
+"""
+
+
+def listed(*uuids: str, forbidden: str = "") -> list[ListedGpu]:
+    return [
+        ListedGpu(index=n, uuid=uuid, forbidden=uuid == forbidden) for n, uuid in enumerate(uuids)
+    ]
+
+
+def tree(root: Path, **minors: int) -> str:
+    """A machine with GPUs at these places; a device node for each."""
+    files = {"/dev/nvidiactl": "", "/proc/driver/nvidia/version": "NVRM version: …"}
+    for (place, minor), uuid in zip(sorted(minors.items()), (A, B, C), strict=False):
+        text = INFORMATION.format(uuid=uuid, place=place.removeprefix("at_"), minor=minor)
+        files[f"/proc/driver/nvidia/gpus/0000:{place[3:]}:00.0/information"] = text
+        files[f"/dev/nvidia{minor}"] = ""
+    return plant(root, files)
+
+
+def test_gpus_are_counted_by_their_place_not_by_their_device_node(tmp_path: Path) -> None:
+    root = tree(tmp_path, at_3d=1, at_1b=0, at_9a=2)
+    os.unlink(tmp_path / "dev/nvidia2")  # the container got two of three
+    assert list_gpus(root) == [
+        ListedGpu(index=0, uuid=A, forbidden=False),
+        ListedGpu(index=1, uuid=B, forbidden=False),
+        ListedGpu(index=2, uuid=C, forbidden=True),
+    ]
+
+
+def test_a_gpu_that_the_driver_has_not_started_has_no_name_yet(tmp_path: Path) -> None:
+    root = tree(tmp_path, at_1b=0)
+    path = tmp_path / "proc/driver/nvidia/gpus/0000:1b:00.0/information"
+    path.write_text(path.read_text().replace(A, "GPU-????????-????-????-????-????????????"))
+    assert list_gpus(root) == [ListedGpu(index=0, uuid="", forbidden=False)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        (None, [A, B, C]),
+        ("0,2", [A, C]),
+        ("2,0", [C, A]),
+        ("GPU-bbbb", [B]),
+        (f"{C},{A}", [C, A]),
+        ("", []),
+        ("-1", []),
+        ("NoDevFiles", []),
+        ("0,7,1", [A]),  # CUDA stops at the first that is not there
+        ("MIG-0000", []),
+        ("GPU-", []),  # names all of them: none
+        (" 1 , 0 ", [B, A]),
+    ],
+)
+def test_only_gpus_that_the_job_sees_are_tried(wanted: str | None, chosen: list[str]) -> None:
+    assert [gpu.uuid for gpu in visible_gpus(listed(A, B, C), wanted)] == chosen
+
+
+def test_numbers_count_the_gpus_that_may_be_opened() -> None:
+    gpus = listed(A, B, C, forbidden=A)
+    assert [gpu.uuid for gpu in visible_gpus(gpus, None)] == [B, C]
+    assert [gpu.uuid for gpu in visible_gpus(gpus, "0")] == [B]
+
+
+def test_an_idle_gpu_is_tried_to_the_end_and_one_in_use_is_only_initialised() -> None:
+    free, used = (
+        probe_each(listed(A), driver, lambda _device, why=why: why)[0].probe  # type: ignore[misc]
+        for why in ("", "another program uses this GPU")
+    )
+    assert free is not None
+    assert used is not None
+    assert (free.step, free.code, free.error, free.skipped) == ("copy", 0, "", "")
+    assert (used.step, used.code, used.skipped) == ("init", 0, "another program uses this GPU")
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "step"),
+    [
+        ("cuInit", 802, "init"),
+        ("cuDeviceGet", 100, "init"),
+        ("cuDevicePrimaryCtxRetain", 46, "context"),
+        ("cuMemAlloc_v2", 2, "memory"),
+        ("cuMemcpyDtoH_v2", 214, "copy"),
+    ],
+)
+def test_the_step_that_failed_is_named(call: str, code: int, step: str) -> None:
+    answer = probe_each(listed(A), lambda: driver(failing={call: code}), lambda _device: "")[0]
+    assert answer.probe is not None
+    assert (answer.probe.step, answer.probe.code) == (step, code)
+    assert answer.probe.error.startswith("CUDA_ERROR_")
+    assert answer.version == "13.0"
+
+
+def test_a_gpu_that_never_answers_costs_its_deadline_and_the_others_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cuda, "SECONDS", 1.0)
+
+    def one_hangs() -> object:
+        stuck = os.environ["CUDA_VISIBLE_DEVICES"] == B
+        return driver(hanging=["cuMemAlloc_v2"] if stuck else [])
+
+    probes = [answer.probe for answer in probe_each(listed(A, B), one_hangs, lambda _device: "")]  # type: ignore[arg-type]
+    assert [(p.uuid, p.step, p.timed_out) for p in probes if p] == [
+        (A, "copy", False),
+        (B, "memory", True),
+    ]
+    assert "no answer" in (probes[1].error if probes[1] else "")
+
+
+def test_no_library_is_told_as_such() -> None:
+    def missing() -> object:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    probe = probe_each(listed(A), missing)[0].probe  # type: ignore[arg-type]
+    assert probe is not None
+    assert (probe.step, probe.code) == ("load", -1)
+    assert "libcuda.so.1" in probe.error
+
+
+def test_nothing_is_loaded_where_there_is_no_driver(tmp_path: Path) -> None:
+    found = read_cuda(a_plan(), str(tmp_path))
+    assert (found.library, found.probes) == ("", ())
+
+
+def test_a_job_without_gpus_tries_none(tmp_path: Path) -> None:
+    root = tree(tmp_path, at_1b=0)
+    plan = a_plan(environment={"CUDA_VISIBLE_DEVICES": ""})
+    assert read_cuda(plan, root).probes == ()
