@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import statistics
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from holdfast import text
 from holdfast.analysis.machine import MachineFacts, Smoke, Software
+from holdfast.analysis.machine.nccl_links import in_words
 from holdfast.findings import Evidence, Finding, Page, Status
 from holdfast.text import shorten
 
@@ -189,4 +191,23 @@ def smoke_table(facts: MachineFacts) -> str:
             f"{rung.bandwidth / 1e9:7.3f} GB/s  {'sum right' if rung.correct else 'SUM WRONG'}"
             for rung in rungs
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_transport_lines(facts.smoke)])
+
+
+def _transport_lines(smoke: Smoke) -> list[str]:
+    """What NCCL used, how fast pairs of ranks are, and how it does without its best transport."""
+    if not smoke.links:
+        return []
+    lines = [f"    transport {harmless(in_words(smoke.links))}"]
+    if smoke.pairs:
+        speeds = sorted(pair.bandwidth for pair in smoke.pairs)
+        slowest, usual = speeds[0], statistics.median(speeds)
+        lines.append(
+            f"    {len(speeds)} pairs one by one: median {text.bandwidth(usual)}, slowest "
+            f"{text.bandwidth(slowest)}"
+        )
+    for one in smoke.rounds:
+        said = f"{in_words(one.links)}, {text.bandwidth(one.bandwidth)}"
+        words = said if one.status == "ok" else one.reason
+        lines.append(f"  {one.name:<9} {one.status:<8} {one.seconds:6.2f} s  {harmless(words)}")
+    return lines

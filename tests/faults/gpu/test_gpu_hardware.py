@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from holdfast.analysis.logs.wreckage import RankRemains
-from holdfast.analysis.nodes.nccl_diagnostics import read_report
+from holdfast.analysis.machine.nccl_diagnostics import read_report
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
 from tests.faults.gpu import failing_gpus

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from holdfast.analysis.machine import RdmaPort, Unread
+from holdfast.analysis.machine.nccl_diagnostics import read_report
 from holdfast.analysis.nodes import NodesFacts
-from holdfast.analysis.nodes.nccl_diagnostics import read_report
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
 from tests.faults.machines import a_loopback

@@ -4,8 +4,8 @@ import msgspec
 
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.machine.nccl_diagnostics import read_report
 from holdfast.analysis.nodes import NodesFacts
-from holdfast.analysis.nodes.nccl_diagnostics import read_report
 from holdfast.catalogue import by_slug
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between

@@ -43,8 +43,18 @@ from holdfast.analysis.machine.host import (
     StuckProcess,
     VariableSearch,
 )
-from holdfast.analysis.machine.job import Plan, Setting, Smoke, SmokeRank, SmokeRung, SmokeStage
+from holdfast.analysis.machine.job import (
+    Plan,
+    Setting,
+    Smoke,
+    SmokePair,
+    SmokeRank,
+    SmokeRound,
+    SmokeRung,
+    SmokeStage,
+)
 from holdfast.analysis.machine.machine import MachineFacts
+from holdfast.analysis.machine.nccl_links import NcclLink
 from holdfast.analysis.machine.network import (
     Address,
     Bind,
@@ -88,6 +98,7 @@ __all__ = [
     "Limits",
     "MachineFacts",
     "NcclLibrary",
+    "NcclLink",
     "NvLink",
     "NvidiaFacts",
     "Orphan",
@@ -113,7 +124,9 @@ __all__ = [
     "Shm",
     "ShmSegment",
     "Smoke",
+    "SmokePair",
     "SmokeRank",
+    "SmokeRound",
     "SmokeRung",
     "SmokeStage",
     "Software",

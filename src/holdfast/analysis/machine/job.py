@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.analysis.machine.fact import Fact
+from holdfast.analysis.machine.fact import Fact, Unread
+from holdfast.analysis.machine.nccl_diagnostics import DiagnosticLine
+from holdfast.analysis.machine.nccl_links import NcclLink
 from holdfast.findings import Evidence
 
 
@@ -69,6 +71,8 @@ class SmokeRank(Fact, frozen=True):
     """its own words, '' when it had none"""
     exit_code: int | None
     """None when it still ran at the deadline"""
+    gpu: str = ""
+    """UUID of its GPU, as NVML writes it; '' without one"""
 
 
 class SmokeStage(Fact, frozen=True):
@@ -99,8 +103,51 @@ class SmokeRung(Fact, frozen=True):
     """bus bandwidth, bytes a second: 2(n-1)/n · size / seconds"""
 
 
+class SmokePair(Fact, frozen=True):
+    """Two ranks that exchanged data while all others waited."""
+
+    first: int
+    second: int
+    bandwidth: float
+    """bytes a second, in each direction at once"""
+
+
+class SmokeRound(Fact, frozen=True):
+    """NCCL once more, with its faster transports switched off."""
+
+    name: str
+    """'shm' or 'net': the transport that is left"""
+    settings: dict[str, str]
+    """what switched the others off"""
+    status: str
+    """'ok', 'failed' or 'skipped'"""
+    seconds: float = 0.0
+    reason: str = ""
+    """why it failed or was skipped; '' when ok"""
+    links: tuple[NcclLink, ...] = ()
+    """what NCCL used"""
+    bandwidth: float = 0.0
+    """of the largest all_reduce, bytes a second; 0 when none was timed"""
+
+
 class Smoke(Fact, frozen=True):
     world: int
     ranks: tuple[SmokeRank, ...]
     stages: tuple[SmokeStage, ...]
     ladder: tuple[SmokeRung, ...]
+    links: tuple[NcclLink, ...] = ()
+    """what NCCL used in stage 'nccl', as the job would"""
+    pairs: tuple[SmokePair, ...] = ()
+    rounds: tuple[SmokeRound, ...] = ()
+    diagnostics: tuple[DiagnosticLine, ...] | Unread = Unread(why="NCCL did not run")
+    """NCCL's own"""
+    shared_gpus: bool = False
+    """ranks share GPUs on purpose, for a test: no speed means anything"""
+
+    def stage(self, name: str) -> SmokeStage | None:
+        return next((stage for stage in self.stages if stage.name == name), None)
+
+    def top_rung(self, stage: str) -> SmokeRung | None:
+        """Its largest all_reduce."""
+        rungs = [rung for rung in self.ladder if rung.stage == stage]
+        return max(rungs, key=lambda rung: rung.size, default=None)

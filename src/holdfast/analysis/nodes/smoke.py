@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from holdfast import text
 from holdfast.analysis.machine import Fact, Unread
+from holdfast.analysis.machine.nccl_diagnostics import DiagnosticKind, DiagnosticLine
 from holdfast.analysis.nodes.isolation import Isolation, JudgedNode, PairOutcome, PairResult
-from holdfast.analysis.nodes.nccl_diagnostics import DiagnosticKind, DiagnosticLine
 
 SLOW_ALONE = 2.0
 """times the median of all nodes; nodes of one job are of one kind"""

@@ -11,10 +11,11 @@ import importlib.util
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from holdfast.analysis.machine import Plan, Reach, Smoke, Unread
-from holdfast.check.smoke import endpoint, narrate
+from holdfast.analysis.machine import Plan, Reach, Smoke, SmokeRound, Unread
+from holdfast.analysis.machine.nccl_links import in_words
+from holdfast.check.smoke import endpoint, narrate, transports
 from holdfast.check.smoke.judge import judge
 from holdfast.check.smoke.rank_progress import standing
 from holdfast.check.smoke.ranks import SmokeRanks
@@ -46,7 +47,40 @@ def run(
         return smoke
     meeting = endpoint.choose(plan)
     say(f"starting {plan.nproc} ranks, master {meeting}{meeting.remark and f' ({meeting.remark})'}")
-    with SmokeRanks(rank_environments(plan, meeting)) as ranks:
+    smoke = _pass(plan, meeting, {}, loopback=loopback, say=say, seconds=seconds)
+    if transports.why_no_rounds(smoke):
+        return smoke
+    say(f"nccl: {in_words(smoke.links)}")
+
+    def play(name: str) -> SmokeRound:
+        """Fresh ranks, which need a port of their own: the other one may be in TIME_WAIT."""
+        settings = transports.ROUNDS[name]
+        if why := transports.why_left_out(name, smoke.links, shared_gpus=smoke.shared_gpus):
+            return SmokeRound(name=name, settings=settings, status="skipped", reason=why)
+        say(f"transport {name}: starting {plan.nproc} ranks with {_shown(settings)}")
+        port = meeting._replace(port=endpoint.free_port())
+        more = {**settings, "HOLDFAST_SMOKE_ROUND": name}
+        seen = _pass(plan, port, more, loopback=loopback, say=lambda _: None, seconds=seconds)
+        return transports.round_of(name, seen)
+
+    rounds = []
+    for name in transports.ROUNDS:
+        rounds.append(play(name))
+        say(narrate.round_line(rounds[-1]))
+    return transports.conclude(smoke, rounds)
+
+
+def _pass(
+    plan: Plan,
+    meeting: endpoint.Endpoint,
+    more: Mapping[str, str],
+    *,
+    loopback: tuple[Reach, ...] | Unread,
+    say: Say,
+    seconds: float,
+) -> Smoke:
+    """Once through all stages with fresh ranks; `more` is added to their environment."""
+    with SmokeRanks([{**env, **more} for env in rank_environments(plan, meeting)]) as ranks:
         conductor = _Conductor(ranks, plan.nproc, say, seconds)
         for stage in STAGES:
             conductor.play(stage)
@@ -56,6 +90,10 @@ def run(
                 return smoke
         conductor.part()
     return judge(plan.nproc, conductor.records, loopback=loopback, seconds=seconds)
+
+
+def _shown(settings: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _refuse_the_impossible(plan: Plan) -> None:
@@ -81,6 +119,7 @@ def rank_environments(plan: Plan, meeting: endpoint.Endpoint) -> list[dict[str, 
             # torchrun does the same: else each rank would take every core.
             **({"OMP_NUM_THREADS": "1"} if plan.nproc > 1 else {}),
             **plan.environment,
+            **transports.SAYS_MORE,
             "MASTER_ADDR": meeting.address,
             "MASTER_PORT": str(meeting.port),
             "WORLD_SIZE": str(plan.nproc),
@@ -154,7 +193,7 @@ class _Conductor:
             if not missing:
                 return True
             now = time.monotonic()
-            if any(record.kind == "rung" for record in news):
+            if any(record.kind in ("rung", "pair") for record in news):
                 silent_until = now + patience
             # A rank that failed after it finished this stage is the next stage's matter.
             troubled = self._troubled() & missing

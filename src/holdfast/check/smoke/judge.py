@@ -6,11 +6,21 @@ import signal
 from collections.abc import Sequence
 
 from holdfast import catalogue, text
-from holdfast.analysis.machine import Reach, Smoke, SmokeRank, SmokeRung, SmokeStage, Unread
+from holdfast.analysis.machine import (
+    Reach,
+    Smoke,
+    SmokePair,
+    SmokeRank,
+    SmokeRung,
+    SmokeStage,
+    Unread,
+)
+from holdfast.analysis.machine.nccl_diagnostics import DiagnosticLine, report_or_why
+from holdfast.analysis.machine.nccl_links import read_links
 from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
 from holdfast.check.smoke.errno_words import translate
 from holdfast.check.smoke.rank_progress import RankProgress, culprits, standing
-from holdfast.check.smoke.stages import STAGES, Record, deadline
+from holdfast.check.smoke.stages import SHARED, STAGES, Record, deadline
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 
@@ -31,12 +41,25 @@ def judge(
             stages.append(_stage(name, "skipped", f"not reached: stage '{failed}' failed"))
         else:
             stages.append(judge_stage(name, roll, records, patience=seconds))
+    said = [record.text for record in records if record.kind == "nccl"]
     return Smoke(
         world=world,
         ranks=tuple(_rank(who) for who in roll),
         stages=tuple(stages),
         ladder=ladder(world, records),
+        links=read_links(said),
+        pairs=pairs(records),
+        diagnostics=_diagnostics(roll, stages[-1], said),
+        shared_gpus=any(who.device.endswith(SHARED) for who in roll),
     )
+
+
+def _diagnostics(
+    roll: Sequence[RankProgress], nccl: SmokeStage, said: Sequence[str]
+) -> tuple[DiagnosticLine, ...] | Unread:
+    if nccl.status == "skipped":
+        return Unread(why=f"NCCL did not run: {nccl.reason}")
+    return report_or_why(said, {who.nccl for who in roll if who.nccl})
 
 
 def judge_loopback(loopback: tuple[Reach, ...] | Unread) -> SmokeStage:
@@ -68,7 +91,7 @@ def judge_stage(
     if left_out and not any(who.failed_by_itself for who in behind):
         reason = f"{text.ranks(left_out)} could not take part: {next(iter(left_out.values()))}"
         return _stage(name, "failed", reason, _slug(SmokeFailure.NUMBERING), seconds)
-    wrong = [record for record in here if record.kind == "rung" and not record.correct]
+    wrong = [record for record in here if record.kind in ("rung", "pair") and not record.correct]
     if wrong:
         return _stage(name, "failed", _wrong_sum(wrong), "", seconds)
     if behind:
@@ -166,7 +189,7 @@ def _contradiction(roll: Sequence[RankProgress]) -> str:
     if len(masters) > 1:
         return f"the ranks do not agree on the master: {', '.join(masters)}"
     gpus = [who.device for who in roll if who.device.startswith("cuda:")]
-    twice = sorted({gpu for gpu in gpus if gpus.count(gpu) > 1 and not gpu.endswith("(shared)")})
+    twice = sorted({gpu for gpu in gpus if gpus.count(gpu) > 1 and not gpu.endswith(SHARED)})
     if twice:
         sharers = [who.rank for who in roll if who.device in twice]
         return f"{text.ranks(sharers)} share {', '.join(twice)}"
@@ -175,11 +198,12 @@ def _contradiction(roll: Sequence[RankProgress]) -> str:
 
 def _wrong_sum(wrong: Sequence[Record]) -> str:
     first = wrong[0]
-    who = text.ranks(record.rank for record in wrong if record.size == first.size)
-    return (
-        f"all_reduce of {text.size(first.size)} gave a wrong sum on {who}: {first.text}; "
-        f"a training job would continue with wrong numbers"
-    )
+    if first.kind == "pair":
+        what = f"what rank {first.peer} sent arrived wrong on rank {first.rank}"
+    else:
+        same = [r.rank for r in wrong if (r.kind, r.size) == (first.kind, first.size)]
+        what = f"all_reduce of {text.size(first.size)} gave a wrong sum on {text.ranks(same)}"
+    return f"{what}: {first.text}; a training job would continue with wrong numbers"
 
 
 def ladder(world: int, records: Sequence[Record]) -> tuple[SmokeRung, ...]:
@@ -189,6 +213,20 @@ def ladder(world: int, records: Sequence[Record]) -> tuple[SmokeRung, ...]:
         if record.kind == "rung":
             rungs.setdefault((record.stage, record.size), []).append(record)
     return tuple(_rung(world, *key, said) for key, said in rungs.items())
+
+
+def pairs(records: Sequence[Record]) -> tuple[SmokePair, ...]:
+    """Each pair once; it takes as long as it takes the slower of the two."""
+    took: dict[tuple[int, int], Record] = {}
+    for record in records:
+        if record.kind == "pair":
+            key = (min(record.rank, record.peer), max(record.rank, record.peer))
+            took[key] = max(took.get(key, record), record, key=lambda one: one.seconds)
+    return tuple(
+        SmokePair(first=first, second=second, bandwidth=record.size / record.seconds)
+        for (first, second), record in took.items()
+        if record.seconds > 0
+    )
 
 
 def _rung(world: int, stage: str, size: int, said: Sequence[Record]) -> SmokeRung:
@@ -212,6 +250,7 @@ def _rank(who: RankProgress) -> SmokeRank:
         reached=who.finished,
         error=who.error,
         exit_code=who.exit_code,
+        gpu=who.gpu,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import text
-from holdfast.analysis.machine import Smoke
+from holdfast.analysis.machine import Smoke, SmokeRound
+from holdfast.analysis.machine.nccl_links import in_words
 from holdfast.check.smoke.stages import STAGES, Record
 
 
@@ -27,8 +28,7 @@ def stage_line(smoke: Smoke, name: str) -> str:
     stage = next(stage for stage in smoke.stages if stage.name == name)
     if stage.status != "ok":
         return f"{name}: {stage.status}: {stage.reason}"
-    rungs = [rung for rung in smoke.ladder if rung.stage == name]
-    top = max(rungs, key=lambda rung: rung.size, default=None)
+    top = smoke.top_rung(name)
     speed = ""
     if top:
         speed = (
@@ -36,3 +36,11 @@ def stage_line(smoke: Smoke, name: str) -> str:
             f"top rung {top.seconds:.3f} s, bus {top.bandwidth / 1e9:.2f} GB/s"
         )
     return f"{name}: ok in {stage.seconds:.2f} s{speed}"
+
+
+def round_line(one: SmokeRound) -> str:
+    """How NCCL did without its faster transports."""
+    if one.status != "ok":
+        return f"transport {one.name}: {one.status}: {one.reason}"
+    speed = f", {text.bandwidth(one.bandwidth)}" if one.bandwidth else ""
+    return f"transport {one.name}: ok in {one.seconds:.2f} s by {in_words(one.links)}{speed}"

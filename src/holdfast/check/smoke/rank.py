@@ -1,8 +1,8 @@
 """One rank of the smoke test, started by `member.py` with the number of a pipe.
 
-The only file of holdfast that imports torch; beside it, only the standard library and
-`stages`, so that it starts wherever torch does. It reports every stage on that pipe, waits on
-stdin for the word to begin the next one, and stops at the first error, in its own words.
+Beside torch it needs only the standard library, `stages` and `sums`, so that it starts wherever
+torch does. It reports every stage on that pipe, waits on stdin for the word to begin the next one,
+and stops at the first error, in its own words.
 """
 
 from __future__ import annotations
@@ -10,29 +10,27 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import statistics
 import sys
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.check.smoke.stages import (
-    LADDER,
     NCCL_PATIENCE,
     PATIENCE,
-    PERIOD,
-    REPEATS,
+    SHARED,
     STAGES,
     WORDS_KEPT,
     Record,
-    contribution,
     encode,
-    total,
 )
+from holdfast.check.smoke.sums import Sums
 
 if TYPE_CHECKING:
     import torch
 
+DIAGNOSTICS = ("NCCL_RUN_DIAGNOSTICS", "NCCL_RUN_RAS_DIAGNOSTICS")
+DIAGNOSTICS_SINCE = (2, 31)
 CONNECT_SECONDS = 5
 """for one plain TCP connection on a machine that we share with the listener"""
 
@@ -48,6 +46,7 @@ class Rank:
         self.address = os.environ["MASTER_ADDR"]
         self.port = int(os.environ["MASTER_PORT"])
         self.token = os.environ["HOLDFAST_SMOKE_TOKEN"]
+        self.one_transport = bool(os.environ.get("HOLDFAST_SMOKE_ROUND"))
 
     def report(self, kind: str, **details: Any) -> None:
         record = Record(rank=self.rank, kind=kind, stage=self.stage, **details)
@@ -77,11 +76,13 @@ class Rank:
         self.torch = torch
         self.why_no_nccl = _why_no_nccl(torch, self.world)
         self.device = "cpu" if self.why_no_nccl else _own_gpu(torch)
+        version = "" if self.why_no_nccl else nccl_version(torch)
+        ask_for_diagnostics(version)
         return {
             "pid": os.getpid(),
             "device": self.device,
             "master": f"{self.address}:{self.port}",
-            "nccl": "" if self.why_no_nccl else nccl_version(torch),
+            "nccl": version,
         }
 
     def store(self) -> dict[str, Any]:
@@ -128,9 +129,12 @@ class Rank:
             wait_for_workers=False,
         )
 
-    def gloo(self) -> dict[str, Any]:
+    def gloo(self) -> dict[str, Any] | None:
+        if self.one_transport:
+            self.report("skipped", text="this round is about NCCL alone")
+            return None
         self._form_group("gloo", PATIENCE, device_id=None)
-        self._climb(self.torch.device("cpu"))
+        self._sums(self.torch.device("cpu")).climb()
         return {}
 
     def nccl(self) -> dict[str, Any] | None:
@@ -140,8 +144,16 @@ class Rank:
         device = self.torch.device(self.device.removesuffix(SHARED))
         self.torch.cuda.set_device(device)
         self._form_group("nccl", NCCL_PATIENCE, device_id=device)
-        self._climb(device)
-        return {}
+        sums = self._sums(device)
+        sums.climb()
+        if not self.one_transport:
+            sums.climb_to_the_top()
+            sums.pair_up()
+        # CUDA numbers GPUs in an order of its own; only this name is NVML's as well.
+        return {"gpu": f"GPU-{self.torch.cuda.get_device_properties(device).uuid}"}
+
+    def _sums(self, device: torch.device) -> Sums:
+        return Sums(self.torch, self.rank, self.world, device, self.report)
 
     def _form_group(self, backend: str, seconds: int, *, device_id: torch.device | None) -> None:
         distributed = self.torch.distributed
@@ -156,52 +168,10 @@ class Rank:
             device_id=device_id,
         )
 
-    def _climb(self, device: torch.device) -> None:
-        """The ladder: each size once to connect, then timed, every result compared exactly."""
-        for size in LADDER:
-            took = []
-            wrong = ""
-            for round_number in range(1 + REPEATS):
-                mine = self._row(size, round_number, device)
-                self.torch.distributed.barrier()  # else we would time who filled its row last
-                began = time.monotonic()
-                self.torch.distributed.all_reduce(mine)
-                if device.type == "cuda":
-                    self.torch.cuda.synchronize(device)
-                took.append(time.monotonic() - began)
-                wrong = wrong or self._first_difference(mine, round_number)
-            self.report(
-                "rung",
-                size=size,
-                seconds=statistics.median(took[1:]),
-                correct=not wrong,
-                text=wrong,
-            )
-
-    def _row(self, size: int, round_number: int, device: torch.device) -> torch.Tensor:
-        period = [contribution(self.rank, position, round_number) for position in range(PERIOD)]
-        return self._repeated(period, size // 4, device)
-
-    def _first_difference(self, got: torch.Tensor, round_number: int) -> str:
-        period = [total(self.world, position, round_number) for position in range(PERIOD)]
-        expected = self._repeated(period, got.numel(), got.device)
-        if self.torch.equal(got, expected):
-            return ""
-        at = int((got != expected).nonzero()[0])
-        return f"element {at}: got {got[at].item():g}, expected {expected[at].item():g}"
-
-    def _repeated(self, period: list[int], count: int, device: torch.device) -> torch.Tensor:
-        row = self.torch.tensor(period, dtype=self.torch.float32, device=device)
-        return row.repeat(count // PERIOD + 1)[:count].contiguous()
-
     def leave(self) -> None:
         distributed = self.torch.distributed
         if distributed.is_initialized():
             distributed.destroy_process_group()
-
-
-SHARED = " (shared)"
-"""marks a GPU that ranks share on purpose: HOLDFAST_SMOKE_SHARE_GPU=1"""
 
 
 def shares_gpus() -> bool:
@@ -210,6 +180,8 @@ def shares_gpus() -> bool:
 
 def _why_no_nccl(torch: Any, world: int) -> str:
     """Why the stage 'nccl' is left out; '' when it is not."""
+    if reason := os.environ.get("HOLDFAST_SMOKE_NO_NCCL"):
+        return reason
     if not torch.distributed.is_nccl_available():
         return "this build of torch has no NCCL"
     count = torch.cuda.device_count()
@@ -222,6 +194,13 @@ def _why_no_nccl(torch: Any, world: int) -> str:
 
 def nccl_version(torch: Any) -> str:
     return ".".join(map(str, torch.cuda.nccl.version()))
+
+
+def ask_for_diagnostics(nccl: str) -> None:
+    """NCCL reads these when its first communicator is made."""
+    if nccl and tuple(map(int, nccl.split(".")[:2])) >= DIAGNOSTICS_SINCE:
+        for name in DIAGNOSTICS:
+            os.environ.setdefault(name, "1")
 
 
 def _own_gpu(torch: Any) -> str:

@@ -36,6 +36,9 @@ class RankProcess:
         self.reported = b""
         """the beginning of a report whose end has not come yet"""
         self.printed = b""
+        self.unfinished_line = b""
+        self.nccl_lines = 0
+        """of those that were kept"""
         self.gone = False
         """its exit has been seen and reported"""
         self.reports, theirs = os.pipe()
@@ -82,9 +85,14 @@ class RankProcess:
         return ""
 
     def exit_record(self) -> Record:
-        """How it ended, with the end of what it printed, less torch's C++ frames."""
+        """How it ended, with the end of what it printed, less torch's C++ frames and NCCL's
+        progress."""
         lines = self.printed.decode(errors="replace").splitlines()
-        kept = [line for line in lines if line.strip() and not line.startswith("frame #")]
+        kept = [
+            line
+            for line in lines
+            if line.strip() and not line.startswith("frame #") and " NCCL INFO " not in line
+        ]
         return Record(
             rank=self.rank,
             kind="exit",

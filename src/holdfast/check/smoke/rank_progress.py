@@ -30,6 +30,7 @@ class RankProgress(NamedTuple):
     device: str
     master: str
     nccl: str
+    gpu: str
     error: str
     """its own report"""
     printed: str
@@ -78,6 +79,7 @@ def standing(rank: int, records: Sequence[Record]) -> RankProgress:
         device=hello.device if hello else "",
         master=hello.master if hello else "",
         nccl=hello.nccl if hello else "",
+        gpu=next((r.gpu for r in mine if r.gpu), ""),
         error=(error.text.strip() or "an error without words") if error else "",
         printed=end.text.strip() if end else "",
         exit_code=end.code if end else None,

@@ -9,11 +9,17 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from holdfast.analysis.machine.nccl_diagnostics import MARK as DIAGNOSTIC
+from holdfast.analysis.machine.nccl_links import CHANNEL
 from holdfast.check.smoke.rank_process import RankProcess
 from holdfast.check.smoke.stages import WORDS_KEPT, Record, decode
+from holdfast.redaction import redact
 
 TICK = 0.1
 """seconds between looks for a process that died: at once, to a person"""
+MOST_LINES = 4000
+"""of NCCL that are kept for one rank: each of its links has up to 64 channels"""
+LONGEST_LINE = 1000
 
 
 class SmokeRanks:
@@ -92,10 +98,23 @@ class SmokeRanks:
             self._waiting.unregister(pipe)
         elif what == "printed":
             member.printed = (member.printed + chunk)[-16 * WORDS_KEPT :]
+            self._keep_nccls_words(member, chunk)
         else:
             *lines, member.reported = (member.reported + chunk).split(b"\n")
             self._news.extend(record for record in map(decode, lines) if record is not None)
         return bool(chunk)
+
+    def _keep_nccls_words(self, member: RankProcess, chunk: bytes) -> None:
+        """Which transports it uses and what its diagnostics found: the rest is too much to keep."""
+        *lines, last = (member.unfinished_line + chunk).split(b"\n")
+        member.unfinished_line = last[-LONGEST_LINE:]
+        for raw in lines:
+            line = raw[:LONGEST_LINE].decode(errors="replace")
+            if member.nccl_lines < MOST_LINES and (CHANNEL.search(line) or DIAGNOSTIC in line):
+                member.nccl_lines += 1
+                self._news.append(
+                    Record(rank=member.rank, kind="nccl", stage=member.stage, text=redact(line))
+                )
 
     def _read_the_rest(self, member: RankProcess) -> None:
         """A dead rank's words come before its exit. Its children may hold the pipe open."""

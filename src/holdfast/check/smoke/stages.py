@@ -11,6 +11,18 @@ STAGES = ("start", "store", "gloo", "nccl")
 LADDER = (1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20)
 """bytes of the all_reduce, from what fits one packet to what fills a gradient bucket"""
 
+TOP_RUNG = 512 << 20
+"""bytes of one more all_reduce over NCCL: on NVLink 64 MiB take less than it takes to start them"""
+
+TOP_RUNG_BELOW = 0.05
+"""seconds that the rung before may take: where it took longer, the speed is known already"""
+
+PAIR_BYTES = 128 << 20
+"""that two ranks exchange while all others wait"""
+
+MOST_PAIRED = 16
+"""ranks whose pairs are all tried, one after the other: 120 pairs, some ten seconds"""
+
 REPEATS = 3
 """timed calls for each rung, after one that is not timed (the first one connects)"""
 
@@ -26,6 +38,9 @@ PERIOD = 251
 MAX_WORLD = 256
 """the largest sum, 251 · 256·257/2 + 256·4, still has an exact float32 (below 2**24)"""
 
+SHARED = " (shared)"
+"""marks a GPU that ranks share on purpose: HOLDFAST_SMOKE_SHARE_GPU=1"""
+
 WORDS_KEPT = 1500
 """characters of an error's text; torch appends pages of C++ frames"""
 
@@ -33,9 +48,11 @@ WORDS_KEPT = 1500
 class Record(NamedTuple):
     """One thing that happened to one rank. The rank reports it, or the conductor saw it.
 
-    By the rank:      'done' (a stage), 'listening' (rank 0's store), 'rung', 'skipped', 'error'
+    By the rank:      'done' (a stage), 'listening' (rank 0's store), 'rung', 'pair', 'skipped',
+                      'error'
     By the conductor: 'started', 'exit' (by itself), 'late' (told to begin, and not done when we
-                      stopped waiting; the text is the kernel's letter for its state), and
+                      stopped waiting; the text is the kernel's letter for its state),
+                      'nccl' (a line that NCCL printed about its transports or diagnostics), and
                       'closed' (a stage is over for all; its rank is -1)
     """
 
@@ -47,6 +64,10 @@ class Record(NamedTuple):
     master: str = ""
     nccl: str = ""
     """NCCL's version, '' without NCCL"""
+    gpu: str = ""
+    """UUID of its GPU; '' without one"""
+    peer: int = -1
+    """the other rank of a pair"""
     size: int = 0
     seconds: float = 0.0
     correct: bool = True

@@ -39,12 +39,12 @@ from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.logs.xid_table import XidBlame
 from holdfast.analysis.machine import known
-from holdfast.analysis.nodes import NodesFacts
-from holdfast.analysis.nodes.nccl_diagnostics import (
+from holdfast.analysis.machine.nccl_diagnostics import (
     NETWORK_CHECKS,
     SETTING_CHECKS,
     DiagnosticKind,
 )
+from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.scene import exits, surroundings
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits

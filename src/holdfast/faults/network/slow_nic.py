@@ -34,9 +34,9 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Interface, Unread, known
+from holdfast.analysis.machine.nccl_diagnostics import NETWORK_CHECKS
 from holdfast.analysis.nodes import NodesFacts, announced, differences
 from holdfast.analysis.nodes.announced import Announced
-from holdfast.analysis.nodes.nccl_diagnostics import NETWORK_CHECKS
 from holdfast.analysis.nodes.smoke import nccl_faults, tests_of
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding

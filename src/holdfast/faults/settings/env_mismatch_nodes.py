@@ -32,9 +32,9 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns.nccl import ENV_SET
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Setting
+from holdfast.analysis.machine.nccl_diagnostics import SETTING_CHECKS
 from holdfast.analysis.nodes import NodesFacts, differences
 from holdfast.analysis.nodes.differences import Difference
-from holdfast.analysis.nodes.nccl_diagnostics import SETTING_CHECKS
 from holdfast.analysis.nodes.smoke import SmokeBetween, nccl_faults
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.machine.nccl_diagnostics import DiagnosticKind
 from holdfast.analysis.nodes.isolation import PairOutcome
-from holdfast.analysis.nodes.nccl_diagnostics import DiagnosticKind
 from holdfast.analysis.nodes.smoke import SmokeBetween, slow_alone
 from holdfast.check.nodes.smoke import coordinate
 from holdfast.check.nodes.smoke.coordinate import smoke, terms_for

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from holdfast import text
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.machine.nccl_diagnostics import DiagnosticLine, report_or_why
 from holdfast.analysis.nodes.isolation import (
     Isolation,
     IsolationState,
@@ -16,12 +17,6 @@ from holdfast.analysis.nodes.isolation import (
     absorb,
     conclude,
     plan_round,
-)
-from holdfast.analysis.nodes.nccl_diagnostics import (
-    SINCE,
-    DiagnosticLine,
-    has_diagnostics,
-    read_report,
 )
 from holdfast.analysis.nodes.smoke import GroupTest, LeftOut, SmokeBetween, slow_alone
 from holdfast.check.nodes.smoke.meeting import (
@@ -194,13 +189,7 @@ class _BetweenNodes:
     ) -> tuple[DiagnosticLine, ...] | Unread:
         if why_not_nccl:
             return Unread(why=f"NCCL was not used: {why_not_nccl}")
-        found = read_report(self.lines)
-        old = sorted({reply.nccl for reply in ready.values() if not has_diagnostics(reply.nccl)})
-        if old and not found:
-            return Unread(why=f"NCCL {', '.join(old)} has no diagnostics ({SINCE} has)")
-        if not found:
-            return Unread(why="NCCL printed no diagnostics")
-        return found
+        return report_or_why(self.lines, (reply.nccl for reply in ready.values()))
 
 
 def terms_for(ready: Mapping[str, SmokeReady], seconds: float | None) -> tuple[Terms, str]:

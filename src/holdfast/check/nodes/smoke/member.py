@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from holdfast import text
+from holdfast.analysis.machine.nccl_diagnostics import MARK as DIAGNOSTIC
 from holdfast.check.nodes.smoke.messages import (
     Replies,
     Requests,
@@ -28,7 +29,6 @@ from holdfast.redaction import redact
 
 GRACE = 3.0
 """seconds after torch's own timeout, in which torch says what it waited for"""
-REPORT_LINE = "NCCL DIAG "
 MOST_LINES = 100
 
 
@@ -129,7 +129,7 @@ class SmokeMember:
 
     def _met(self, ranks: Sequence[RankHandle], answers: Sequence[RankAnswer]) -> SmokeMet:
         lines = [line for rank in ranks for line in rank.words().splitlines()]
-        said = tuple(redact(line) for line in lines if REPORT_LINE in line)[:MOST_LINES]
+        said = tuple(redact(line) for line in lines if DIAGNOSTIC in line)[:MOST_LINES]
         failed = [answer.error for answer in answers if answer.error]
         if not failed:
             return SmokeMet(

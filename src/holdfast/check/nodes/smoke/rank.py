@@ -18,6 +18,7 @@ from typing import Any
 
 from holdfast.check.smoke.rank import (
     CONNECT_SECONDS,
+    ask_for_diagnostics,
     connect_plainly,
     nccl_version,
     own_words,
@@ -34,8 +35,6 @@ WEIGHTS = 7
 """ranks contribute 1 to 7 times the pattern: a sum over 9,000 ranks is still exact in float32"""
 WORK = {"cpu": 192, "cuda": 4096}
 """size of the matrices of the work without network: about a millisecond"""
-DIAGNOSTICS = ("NCCL_RUN_DIAGNOSTICS", "NCCL_RUN_RAS_DIAGNOSTICS")
-DIAGNOSTICS_SINCE = (2, 31)
 
 
 class WarmRank:
@@ -77,10 +76,7 @@ class WarmRank:
         elif not gpus:
             why = "no GPU is visible to torch"
         version = "" if why else nccl_version(torch)
-        if version and tuple(map(int, version.split(".")[:2])) >= DIAGNOSTICS_SINCE:
-            # NCCL reads them when its first communicator is made.
-            for name in DIAGNOSTICS:
-                os.environ.setdefault(name, "1")
+        ask_for_diagnostics(version)
         return {"torch": torch.__version__, "gpus": gpus, "nccl": version, "why_no_nccl": why}
 
     def host(self, address: str, seconds: float) -> dict[str, Any]:

@@ -19,10 +19,12 @@ import enum
 import re
 from collections.abc import Iterable
 
-from holdfast.analysis.machine import Fact
+from holdfast.analysis.machine.fact import Fact, Unread
 from holdfast.analysis.versions import release
 
 SINCE = "2.31"
+MARK = "NCCL DIAG "
+"""in every line of the report"""
 NETWORK_CHECKS = ("net bw",)
 SETTING_CHECKS = ("NCCL environment",)
 """the others are about GPUs, their links and their driver"""
@@ -57,6 +59,15 @@ class DiagnosticLine(Fact, frozen=True):
 
 def has_diagnostics(nccl: str) -> bool:
     return release(nccl)[:2] >= release(SINCE)
+
+
+def report_or_why(lines: Iterable[str], nccl: Iterable[str]) -> tuple[DiagnosticLine, ...] | Unread:
+    """What NCCL's diagnostics brought, or why there is nothing; `nccl`: the versions in use."""
+    found = read_report(lines)
+    old = sorted({version for version in nccl if not has_diagnostics(version)})
+    if old and not found:
+        return Unread(why=f"NCCL {', '.join(old)} has no diagnostics ({SINCE} has)")
+    return found or Unread(why="NCCL printed no diagnostics")
 
 
 def read_report(lines: Iterable[str]) -> tuple[DiagnosticLine, ...]:

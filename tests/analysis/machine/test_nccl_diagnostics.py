@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.analysis.nodes.nccl_diagnostics import (
+from holdfast.analysis.machine.nccl_diagnostics import (
     DiagnosticKind,
     DiagnosticLine,
     has_diagnostics,
