@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.cli import check_nodes, streams
+from holdfast.cli import check_nodes, check_topology, streams
 from holdfast.cli.choices import FAIL_ON, add_deadline, names
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     look.add_argument(
         "--smoke", action="store_true", help="start a few ranks and let them sum (needs torch)"
     )
+    look.add_argument(
+        "--topology", action="store_true", help="draw GPUs, cards and the ways between them instead"
+    )
     add_deadline(look)
     out = parser.add_argument_group("what to print")
     out.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -58,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.topology:
+        check_topology.refuse_other_work(arguments)
+        return check_topology.run(arguments, plan_from(arguments))
     done = check_nodes.run(arguments)
     return done if isinstance(done, int) else _this_machine(arguments, done)
 

@@ -65,6 +65,12 @@ def redirecting(one: PciDevice, other: PciDevice, pci: PciFacts) -> tuple[str, .
     return tuple(d.bus_id for d in pci.devices if d.bus_id in between and d.acs_redirects)
 
 
+def cpu_numbers(listed: str) -> set[int]:
+    """'0-2,8' -> {0, 1, 2, 8}."""
+    parts = (part.partition("-") for part in listed.split(",") if part)
+    return {n for low, _, high in parts for n in range(int(low), int(high or low) + 1)}
+
+
 def level(setting: Setting | None, default: str) -> str:
     """What NCCL makes of NCCL_P2P_LEVEL or NCCL_NET_GDR_LEVEL."""
     value = setting.value if setting else ""
@@ -106,8 +112,8 @@ class NicPair(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str
     nic: str
     distance: str
-    gpu_direct: bool
-    """would NCCL let this card read the GPU's memory by itself"""
+    gpu_direct: bool | None
+    """would NCCL let this card read the GPU's memory by itself; None of AMD's GPUs: not known"""
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +123,9 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     models: dict[str, str]
     """GPU3 -> 'NVIDIA H100 80GB HBM3'"""
     gpu_pairs: tuple[GpuPair, ...]
+    """of NVIDIA's GPUs; what joins AMD's is not seen"""
     nic_pairs: tuple[NicPair, ...]
+    rdma_cards: tuple[str, ...]
     gpu_direct: str
     """by what cards read GPU memory; '' when they cannot, or nothing is known"""
     gpu_direct_level: str
@@ -127,44 +135,55 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(d for d in self.pci.devices if d.kind == kind and d.name)
 
     def nearest(self, gpu: str) -> tuple[NicPair, ...]:
-        """The cards that are nearest to this GPU."""
+        """The cards that are nearest to this GPU; RDMA cards only, where there are any."""
         pairs = [pair for pair in self.nic_pairs if pair.gpu == gpu]
+        pairs = [pair for pair in pairs if pair.nic in self.rdma_cards] or pairs
         best = min((LEVELS.index(nccl_name(pair.distance)) for pair in pairs), default=0)
         return tuple(p for p in pairs if LEVELS.index(nccl_name(p.distance)) == best)
 
 
 def topology(facts: MachineFacts, pci: PciFacts) -> Topology:
     """What can be said with the facts at hand; only the PCI tree must be known."""
+    if isinstance(facts.settings, Unread):
+        facts = msgspec.structs.replace(facts, settings=())
     seen = facts.nvidia if isinstance(facts.nvidia, NvidiaFacts) else NvidiaFacts(present=False)
     by_bus = {gpu.bus_id: gpu for gpu in seen.gpus}
     pci = _as_the_driver_counts(pci, by_bus)
     gpus = [d for d in pci.devices if d.kind == "gpu" and d.name]
     nics = [d for d in pci.devices if d.kind == "nic"]
-    p2p = p2p_level(facts, pci, len(gpus))
+    nvidia = [gpu for gpu in gpus if gpu.name.startswith("GPU")]
+    p2p = p2p_level(facts, pci, len(nvidia))
     on_grace = any(GRACE.search(gpu.name) for gpu in seen.gpus)
     gdr = level(facts.setting("NCCL_NET_GDR_LEVEL"), "PHB" if on_grace else "PXB")
     known_direct = facts.gpu_direct if not isinstance(facts.gpu_direct, Unread) else None
     way = gpu_direct_way(known_direct) if known_direct else ""
-    rdma = set() if isinstance(facts.rdma_devices, Unread) else set(facts.rdma_devices)
+    rdma = () if isinstance(facts.rdma_devices, Unread) else facts.rdma_devices
+
+    def direct(gpu: PciDevice, nic: PciDevice) -> bool | None:
+        if gpu not in nvidia:
+            return None
+        return bool(way) and nic.name in rdma and within(pcie_distance(gpu, nic), gdr)
+
     return Topology(
         host=facts.host,
         pci=pci,
         models={d.name: by_bus[d.bus_id].name for d in gpus if d.bus_id in by_bus},
         gpu_pairs=tuple(
             _gpu_pair(one, other, by_bus, p2p)
-            for number, one in enumerate(gpus)
-            for other in gpus[number + 1 :]
+            for number, one in enumerate(nvidia)
+            for other in nvidia[number + 1 :]
         ),
         nic_pairs=tuple(
             NicPair(
                 gpu=gpu.name,
                 nic=nic.name,
-                distance=(distance := pcie_distance(gpu, nic)),
-                gpu_direct=bool(way) and nic.name in rdma and within(distance, gdr),
+                distance=pcie_distance(gpu, nic),
+                gpu_direct=direct(gpu, nic),
             )
             for gpu in gpus
             for nic in nics
         ),
+        rdma_cards=rdma,
         gpu_direct=way,
         gpu_direct_level=gdr,
         p2p_level=p2p,
