@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.gpu import GpuLook
 from holdfast.analysis.scene.scene import Death, Recorder, Stack
 from holdfast.rank import last_words
 from holdfast.run.launch.places import RunPlaces
@@ -145,6 +147,14 @@ def test_the_kernels_lines_are_kept_or_listed_as_missing(
     folder = evidence.take([], paths, writer=writer, attempt=0, number=0, kernel=kernel)
     assert os.listdir(folder) == [file]
     assert (Path(folder) / file).read_text().startswith(text)
+
+
+def test_what_the_driver_said_of_gpus_is_kept(tmp_path: Path, writer: FolderWriter) -> None:
+    paths = RunPaths(str(tmp_path), "run")
+    look = GpuLook(index=0, uuid="GPU-7", busy=3, power=1.0, limit=2.0, lost="GPU is lost")
+    folder = evidence.take([], paths, writer=writer, attempt=0, number=0, gpus=(look,))
+    kept = (Path(folder) / "gpus.json").read_bytes()
+    assert msgspec.json.decode(kept, type=tuple[GpuLook, ...]) == (look,)
 
 
 def test_nobody_left_is_no_error(tmp_path: Path, writer: FolderWriter) -> None:

@@ -114,8 +114,12 @@ class RunPaths:
         return os.path.join(self.evidence(attempt, number), f"rank-{rank}.activity.json")
 
     def kernel_log(self, attempt: int, number: int) -> str:
-        """The kernel's lines about our ranks."""
+        """The kernel's lines about our ranks and about GPUs."""
         return os.path.join(self.evidence(attempt, number), "kernel.log")
+
+    def gpus(self, attempt: int, number: int) -> str:
+        """What the driver said of every GPU."""
+        return os.path.join(self.evidence(attempt, number), "gpus.json")
 
     def missing(self, attempt: int, number: int) -> str:
         """What could not be had, and why."""

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.analysis.collectives import loader_workers, recorder
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.scene.gpu import GpuLook
 from holdfast.analysis.scene.scene import Recorder, Stack, WorkerStack
 from holdfast.rank import heartbeat_page
 from holdfast.run.runs.folder_writer import FolderWriter, Refusal
@@ -42,6 +43,7 @@ def take(
     attempt: int,
     number: int,
     kernel: tuple[str, ...] | Unread = (),
+    gpus: tuple[GpuLook, ...] | Unread | None = None,
 ) -> str:
     """Stacks and recorders of the living, into the ranks and into the run's folder.
 
@@ -64,6 +66,8 @@ def take(
     if paths is None or writer is None:
         return ""
     pieces = _pieces(living, raw, kernel, paths, attempt=attempt, number=number)
+    if gpus is not None:
+        pieces[paths.gpus(attempt, number)] = gpus
     folder = paths.evidence(attempt, number)
     return folder if _keep(writer, folder, pieces, paths.missing(attempt, number)) else ""
 

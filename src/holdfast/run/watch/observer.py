@@ -260,6 +260,7 @@ class Observer:
         self.evidence_wall = time.time()
         self.evidence_at = time.monotonic()  # also where something below fails: not at every look
         self.ask_kernel()
+        self.gpus = self.gpu_driver.look()
         watched = self.watched()
         self.evidence_folder = evidence.take(
             watched,
@@ -267,7 +268,8 @@ class Observer:
             writer=self.places.writer,
             attempt=self.attempt,
             number=self.evidence_number,
-            kernel=self.kernel_events,
+            kernel=self._kernel_lines(),
+            gpus=self.gpus,
         )
         self.evidence_at = time.monotonic()
         # Our own questions moved the ranks' counters: that is no sign of life.
@@ -278,7 +280,6 @@ class Observer:
         seen = assembler.scene_of_node(self.report(self.evidence_at), self.attempt, self.started_at)
         if cpu_starvation.suspected(seen):
             self.processor = self.looker.try_to_look(found)
-        self.gpus = self.gpu_driver.look()
 
     def ask_kernel(self) -> None:
         """Only when a rank died or a stall is looked at."""
@@ -286,6 +287,15 @@ class Observer:
         owners = {number: rank.pid for rank in ranks for number in (rank.pid, *rank.threads)}
         self.kernel_events = self.kernel_log.about(owners)
         self.gpu_events = self.kernel_log.of_gpus()
+
+    def _kernel_lines(self) -> tuple[str, ...] | Unread:
+        """Of ranks and of GPUs; one line may be about both."""
+        if isinstance(self.gpu_events, Unread):
+            return self.gpu_events
+        about_gpus = tuple(event.line for event in self.gpu_events)
+        if isinstance(self.kernel_events, Unread):
+            return about_gpus or self.kernel_events
+        return tuple(dict.fromkeys((*self.kernel_events, *about_gpus)))
 
     def keep_evidence(self) -> None:
         """What was reported is kept; a look in which nothing was seen is not worth the disk."""
