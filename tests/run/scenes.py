@@ -260,6 +260,7 @@ def on_nodes(scene: Scene, size: int = 2, **hearing: Hearing) -> Scene:
             processor=scene.processor,
             gpus=scene.gpus,
             gpu_events=scene.gpu_events,
+            rdma=scene.rdma,
             scheduler=scene.scheduler,
         )
         for name, first in zip(names, range(0, len(ranks), size), strict=False)

@@ -136,12 +136,12 @@ def _counters(port: str) -> dict[str, int]:
 # --- what a run looks at -------------------------------------------------------------------------
 
 
-def look(root: str = "/", *, seconds: float = LOOK_SECONDS) -> tuple[RdmaPort, ...] | Unread:
+def look(root: str = "/") -> tuple[RdmaPort, ...] | Unread:
     """The ports, by a child with a deadline; () at once where there is no RDMA card."""
     if not names(root):
         return ()
     ask = {"ports": lambda: msgspec.msgpack.encode(ports(root))}
-    answer = deadline.ask(ask, seconds=seconds)["ports"]
+    answer = deadline.ask(ask, seconds=LOOK_SECONDS)["ports"]
     if isinstance(answer, Unread):
         return answer
     return msgspec.msgpack.decode(answer, type=tuple[RdmaPort, ...])

@@ -1,7 +1,24 @@
 from __future__ import annotations
 
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.network.failing_ports import (
+    A_FEW_BITS,
+    FLAPPED,
+    NO_ANSWER,
+    WENT_DOWN,
+    a_change,
+    all_wait,
+)
+from tests.faults.table import (
+    explain_table,
+    notices,
+    overlooks,
+    passes_over,
+    recognises,
+    run_table,
+)
+from tests.faults.test_over_nodes import with_node
+from tests.run.scenes import a_scene, held_up, on_nodes
 
 MODIFY = (
     "[rank0]: misc/ibvwrap.cc:376 NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument, "
@@ -149,4 +166,41 @@ test_explain = explain_table(
     passes_over(wreckage(OLD.format(2, 5))),  # the echo of another one's trouble
     passes_over(wreckage(OLD.format(2, 4))),  # GPUDirect and ACS: p2p-acs-iommu
     passes_over(wreckage("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:192.0.2.2<0>")),
+)
+
+
+# --- run ------------------------------------------------------------------------------
+
+test_run = run_table(
+    "ib-misconfig",
+    notices(
+        all_wait(WENT_DOWN),
+        ranks=[],
+        victims=[0, 1, 2, 3],
+        certain=False,
+        saying=[
+            "mlx5_3:1 went from ACTIVE to DOWN, link_downed +1",
+            "of node b",
+            "ranks 0-3 wait in all_reduce #101, which no rank is missing from",
+            "`ibstat mlx5_3`",
+        ],
+    ),
+    notices(
+        all_wait(A_FEW_BITS, FLAPPED),
+        ranks=[],
+        certain=False,
+        saying=["link_downed +2 (the link failed and came back), symbol_error +40"],
+    ),
+    notices(
+        all_wait(FLAPPED, a_change("mlx5_5:1", state="gone"), NO_ANSWER),
+        ranks=[],
+        certain=False,
+        saying=["mlx5_5:1 went from ACTIVE to gone", "(and 2 more)", "did not acknowledge"],
+    ),
+    overlooks(all_wait()),  # nothing happened at the ports
+    overlooks(all_wait(A_FEW_BITS)),  # a few bits explain no hang
+    overlooks(all_wait(a_change("mlx5_9:1", state="ACTIVE", state_before="DOWN"))),
+    overlooks(with_node(on_nodes(held_up({2: {}})), "b", rdma=(WENT_DOWN,))),  # rank 2 is missing
+    overlooks(with_node(on_nodes(held_up({})), "b", rdma=(WENT_DOWN,))),  # Gloo: not over RDMA
+    overlooks(a_scene(rdma=(WENT_DOWN,))),  # steps continue
 )

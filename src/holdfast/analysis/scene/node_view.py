@@ -14,6 +14,7 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import PathLoss, PathSizes, Reached
 from holdfast.analysis.scene.cpu import Processor, Scheduler
 from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
+from holdfast.analysis.scene.rdma import PortChange
 
 Hearing = Literal["heard", "late", "lost"]
 Farewell = Literal["", "closed", "silent", "left"]
@@ -81,6 +82,7 @@ class NodeView(NodeSignal, frozen=True):
     processor: Processor | Unread | None = None
     gpus: tuple[GpuLook, ...] | Unread | None = None
     gpu_events: tuple[GpuEvent, ...] | Unread = ()
+    rdma: tuple[PortChange, ...] | Unread | None = None
     scheduler: Scheduler | None = None
     told_to_stop: str = ""
     connections: tuple[RankConnection, ...] | Unread | None = None

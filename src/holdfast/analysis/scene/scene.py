@@ -16,6 +16,7 @@ from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
 from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.node_view import NodeView, PathProbes
+from holdfast.analysis.scene.rdma import PortChange
 
 T = TypeVar("T")
 
@@ -315,6 +316,8 @@ class Scene(Signal, frozen=True, dict=True):
     """None before the first look for evidence, and without NVIDIA's driver"""
     gpu_events: tuple[GpuEvent, ...] | Unread = ()
     """Xids since this attempt started; looked for when a rank died or stalls"""
+    rdma: tuple[PortChange, ...] | Unread | None = None
+    """what RDMA ports did since the ranks were started; None when not looked at, or without any"""
     scheduler: Scheduler | None = None
     """None when nothing in the environment names one"""
     checkpoints: CheckpointAccount = CheckpointAccount()

@@ -12,6 +12,7 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.cpu import Processor, Scheduler
 from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.node_view import NodeView
+from holdfast.analysis.scene.rdma import PortChange
 from holdfast.analysis.scene.scene import RankView, Scene
 
 
@@ -28,6 +29,8 @@ class Surroundings(Protocol):
     def gpus(self) -> tuple[GpuLook, ...] | Unread | None: ...
     @property
     def gpu_events(self) -> tuple[GpuEvent, ...] | Unread: ...
+    @property
+    def rdma(self) -> tuple[PortChange, ...] | Unread | None: ...
     @property
     def scheduler(self) -> Scheduler | None: ...
 

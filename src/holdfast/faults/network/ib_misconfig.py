@@ -31,16 +31,21 @@ from __future__ import annotations
 
 import re
 
+from holdfast import text
+from holdfast.analysis.collectives import waits
+from holdfast.analysis.job import rdma_ports
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import rdma_errors
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.scene.scene import Scene
+from holdfast.fault import Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Verdict
 
 FAULT = Fault(
     code="HOLD210",
     slug="ib-misconfig",
     related=("ib-memlock", "rdma-unused", "packet-loss", "peer-unreachable"),
+    traits=RunTraits(priority=475, needs_stall=True, never_acts=True, whole_job=True),
 )
 FAULT.log_patterns.extend(rdma_errors.ALL)
 
@@ -63,6 +68,40 @@ SKIP_GID = (
 CONFIRM_RDMA = (
     "confirm it with one run with NCCL_IB_DISABLE=1, then fix the path between the two cards"
 )
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+
+@FAULT.run
+def port_failed_while_all_ranks_wait(scene: Scene) -> Verdict | None:
+    """Every rank is in the collective, so that no rank is to blame; where one is missing, the
+    ports are evidence beside it."""
+    seen = waits.analyse(scene)
+    if seen.roots or seen.mismatch or seen.deadlock or waits.moved_on(scene):
+        return None
+    waiting = rdma_ports.in_flight(scene)
+    failed = [one for one in rdma_ports.changed(scene, waiting) if one.is_grave]
+    if not failed:
+        return None
+    worst = failed[0]
+    where = f" of node {worst.node}" if worst.node else ""
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    titles = text.names(dict.fromkeys(waiting.values()), shown=2)
+    ranks = f"{text.ranks(waiting)} {text.plural(waiting, 'waits', 'wait')}"
+    return FAULT.verdict(
+        f"RDMA port {worst.words}{where}{more}, since the ranks were started; {ranks} in {titles}, "
+        "which no rank is missing from",
+        ranks=(),
+        victims=waiting,
+        certain=False,
+        fix=f"look at that port{where}: `ibstat {worst.change.port.partition(':')[0]}`, then its "
+        "cable, transceiver and switch port",
+        evidence=rdma_ports.evidence(failed),
+    )
+
+
+# --- explain -------------------------------------------------------------------------------------
 
 
 @FAULT.explain

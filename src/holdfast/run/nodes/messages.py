@@ -16,6 +16,7 @@ from holdfast.analysis.machine import MachineFacts, Unread
 from holdfast.analysis.scene.cpu import Processor, Scheduler
 from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.node_view import RankConnection
+from holdfast.analysis.scene.rdma import PortChange
 from holdfast.analysis.scene.scene import RankView
 from holdfast.nodes.probing.messages import ProbeReply, ProbeRequest
 
@@ -72,6 +73,7 @@ class NodeReport(RunMessage, frozen=True):
     processor: Processor | Unread | None = None
     gpus: tuple[GpuLook, ...] | Unread | None = None
     gpu_events: tuple[GpuEvent, ...] | Unread = ()
+    rdma: tuple[PortChange, ...] | Unread | None = None
     connections: tuple[RankConnection, ...] | Unread | None = None
     slept_at: float = 0.0
     """when its own loop was last late: it slept or starved, and its timers were reset; 0: never"""

@@ -35,6 +35,7 @@ def scene_of_node(own: NodeReport, attempt: int, started_at: float) -> Scene:
         processor=own.processor,
         gpus=own.gpus,
         gpu_events=own.gpu_events,
+        rdma=own.rdma,
     )
 
 
@@ -80,6 +81,7 @@ def _own(node: RoundNode, round_: RoundStart, own: NodeReport, scene: Scene) -> 
         processor=own.processor,
         gpus=own.gpus,
         gpu_events=own.gpu_events,
+        rdma=own.rdma,
         scheduler=scene.scheduler,
         told_to_stop=scene.told_to_stop,
         connections=own.connections,
@@ -111,5 +113,6 @@ def _peer(node: RoundNode, round_: RoundStart, state: PeerState) -> NodeView:
         processor=report.processor,
         gpus=report.gpus,
         gpu_events=report.gpu_events,
+        rdma=report.rdma,
         connections=report.connections,
     )

@@ -20,6 +20,7 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.cpu import Processor
 from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.node_view import RankConnection
+from holdfast.analysis.scene.rdma import PortChange
 from holdfast.analysis.scene.scene import Death
 from holdfast.rank import delivery, heartbeat_page
 from holdfast.rank.events import HOPELESS
@@ -31,6 +32,7 @@ from holdfast.run.watch.gpu_watch import GpuWatch
 from holdfast.run.watch.rank_connections import RankConnections
 from holdfast.run.watch.rank_events import EventListener
 from holdfast.run.watch.rank_state import ObservedRank
+from holdfast.run.watch.rdma_watch import RdmaWatch
 from holdfast.run.watch.resume_tracker import TrackedEvent
 from holdfast.system import activity
 from holdfast.system.cpu import Looker
@@ -55,6 +57,7 @@ class Observer:
         self.looker = Looker()
         self.events = EventListener()
         self.gpu_driver = GpuWatch()
+        self.rdma_cards = RdmaWatch()
         self.attempt = 0
         self.ranks: list[ObservedRank] = []
         self.pages: dict[int, tuple[int, mmap]] = {}
@@ -85,6 +88,7 @@ class Observer:
         self.processor: Processor | Unread | None = None
         self.gpus: tuple[GpuLook, ...] | Unread | None = None
         self.gpu_events: tuple[GpuEvent, ...] | Unread = ()
+        self.rdma: tuple[PortChange, ...] | Unread | None = None
         self.evidence_number = 0
         self.evidence_folder = ""
 
@@ -162,6 +166,7 @@ class Observer:
         for rank in self.ranks:
             self.deaths.watch(rank.leader)
         self.gpu_driver.begin()
+        self.rdma_cards.begin()
 
     def ranks_stopped(self) -> None:
         for rank in self.ranks:
@@ -261,6 +266,7 @@ class Observer:
         self.evidence_at = time.monotonic()  # also where something below fails: not at every look
         self.ask_kernel()
         self.gpus = self.gpu_driver.look()
+        self.rdma = self.rdma_cards.look()
         watched = self.watched()
         self.evidence_folder = evidence.take(
             watched,
@@ -322,6 +328,7 @@ class Observer:
             processor=self.processor,
             gpus=self.gpus,
             gpu_events=self.gpu_events,
+            rdma=self.rdma,
             connections=self.connections,
             slept_at=self.slept_at,
         )

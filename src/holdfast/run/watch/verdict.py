@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import catalogue
 from holdfast.analysis.collectives import worlds
-from holdfast.analysis.job import pace, phrases, rank_gpus
+from holdfast.analysis.job import pace, phrases, rank_gpus, rdma_ports
 from holdfast.analysis.scene import exits, heard
 from holdfast.analysis.scene.scene import Scene
 from holdfast.catalogue import traits
@@ -82,12 +82,16 @@ def _consider(
     ]
     broken = tuple(answer for answer in answers if isinstance(answer, Broken))
     best = min(fitting, key=_weight, default=None)
-    return Opinion(best and _with_gpus(scene, _with_ties(scene, best)), broken)
+    return Opinion(best and _with_hardware(scene, _with_ties(scene, best)), broken)
 
 
-def _with_gpus(scene: Scene, verdict: Verdict) -> Verdict:
-    """What driver and kernel log say of the culprits' GPUs, whatever the fault is called."""
-    seen = [one for one in rank_gpus.evidence(scene, verdict.ranks) if one not in verdict.evidence]
+def _with_hardware(scene: Scene, verdict: Verdict) -> Verdict:
+    """What driver and kernel log say of the culprits' GPUs, whatever the fault is called; and what
+    RDMA ports did: errors only where ranks wait for each other, a lost link in any case."""
+    ports = rdma_ports.changed(scene, (*verdict.ranks, *verdict.victims))
+    shown = [one for one in ports if one.is_down or traits(verdict.slug).needs_stall]
+    found = [*rank_gpus.evidence(scene, verdict.ranks), *rdma_ports.evidence(shown)]
+    seen = [one for one in found if one not in verdict.evidence]
     return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, *seen))
 
 
