@@ -63,6 +63,7 @@ def assemble(collected: Collected) -> Wreckage:
         settings=told,
         versions=settings.versions(sightings),
         live_verdicts=collected.live_verdicts,
+        ras=tuple(sorted(collected.ras, key=lambda one: one.at)),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from holdfast.analysis.logs import ras_evidence
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage, quote
 from holdfast.catalogue import traits
@@ -96,7 +97,8 @@ def _runner_up(diagnosis: Diagnosis) -> Diagnosis:
 
 def _went_wrong(wreckage: Wreckage) -> bool:
     told = any(s.role not in (Role.CONTEXT, Role.ADVICE) for s in wreckage.sightings)
-    return told or bool(wreckage.raised) or any(e.code != 0 for e in wreckage.exits)
+    ended = any(e.code != 0 for e in wreckage.exits)
+    return told or ended or bool(wreckage.raised) or bool(ras_evidence.signs(wreckage))
 
 
 def _with_fallout(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis]:
@@ -161,4 +163,4 @@ def _earliest(wreckage: Wreckage) -> tuple[Evidence, ...]:
             (end.rank, line.source),
             Evidence(quote=line.text, source=line.source, line=line.number, rank=end.rank),
         )
-    return tuple(firsts.values())[:ANOMALIES]
+    return (*firsts.values(), *ras_evidence.signs(wreckage))[:ANOMALIES]

@@ -13,6 +13,7 @@ from holdfast import catalogue
 from holdfast.analysis.collectives import own_numbers
 from holdfast.analysis.logs.wreckage import InputSource, Wreckage
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.ras import reading as ras
 from holdfast.analysis.scene.scene import LastWords, Recorder
 from holdfast.explain.assemble import assemble
 from holdfast.explain.read import (
@@ -20,7 +21,6 @@ from holdfast.explain.read import (
     dumps,
     file_names,
     inputs,
-    ras,
     rewrap,
     run_folder,
     stacks,
@@ -173,11 +173,14 @@ class _Collector:
         self._collected.sources.append(opened.source("last words", rank=named.rank))
 
     def _read_ras(self, opened: Opened) -> None:
-        answers = ras.read(opened.whole(LARGEST_DOCUMENT))
-        for seen in documents.ras(answers, opened.name, order=self._collected.order):
-            self._collected.see(seen)
-        self._collected.order += len(answers)
-        self._collected.sources.append(opened.source("ncclras"))
+        answer = ras.read(opened.whole(LARGEST_DOCUMENT), source=opened.name)
+        source = opened.source("ncclras")
+        if answer is None:
+            problem = "an answer of ncclras that is cut short or damaged"
+            source = msgspec.structs.replace(source, problem=source.problem or problem)
+        else:
+            self._collected.ras.append(answer)
+        self._collected.sources.append(source)
 
     def wreckage(self) -> Wreckage:
         read = dumps.read_all([dump for _, _, dump in self._dumps])

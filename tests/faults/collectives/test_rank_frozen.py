@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from holdfast.analysis.scene.scene import RankView
 from tests.analysis.logs.patterns.jobs import HEALTHY, RESET, STUCK, VANISHED, a_job, timed_out
+from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.ras.answers import launched
 from tests.faults.table import (
     explain_table,
     notices,
@@ -50,6 +52,15 @@ test_run = run_table(
 
 test_explain = explain_table(
     "rank-frozen",
+    recognises(
+        wreckage(ras=(launched(7, 7, 7, silent=[1], states={601: "T"}),)),
+        sure=0.9,
+        rank=1,
+        victims=[0, 2],
+        saying=["rank 1 (pid 601 on 192.0.2.2) is stopped", "kill -CONT 601"],
+    ),
+    passes_over(wreckage(ras=(launched(7, 7, 7, silent=[1]),))),
+    passes_over(wreckage(ras=(launched(7, 7, 7, silent=[1, 2], states={601: "T", 602: ""}),))),
     recognises(
         a_job("[1]+  Stopped                 torchrun --nproc-per-node 4 train.py"),
         sure=0.75,

@@ -23,6 +23,7 @@ from tests.analysis.logs.patterns.jobs import (
 )
 from tests.analysis.logs.patterns.jobs import STUCK as STUCK_JOB
 from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.ras.answers import launched
 from tests.faults.table import (
     explain_table,
     notices,
@@ -137,6 +138,57 @@ HOROVOD = (
 
 test_explain = explain_table(
     "rank-stuck",
+    recognises(
+        wreckage(ras=(launched(7, 7, 7, silent=[1]),)),
+        sure=0.65,
+        rank=1,
+        victims=[0, 2],
+        saying=["rank 1 (pid 601 on 192.0.2.2) does not answer NCCL's RAS", "pid 601"],
+        not_saying=["exists any more"],
+    ),
+    recognises(
+        wreckage(ras=(launched(7, 7, 7, dead=[1], states={601: ""}),)),
+        sure=0.65,
+        rank=1,
+        saying=["which has given up on it", "no such process exists any more"],
+    ),
+    recognises(
+        wreckage(ras=(launched(7, 7, 7, 7, dead=[1, 2]),)),
+        sure=0.5,
+        what="rank 1 (pid 601 on 192.0.2.2) and rank 2 (pid 602 on 192.0.2.2)",
+        saying=["do not answer"],
+    ),
+    recognises(
+        wreckage(ras=(launched(7, 7, 6, at=1), launched(7, 7, 6, at=3))),
+        sure=0.55,
+        rank=2,
+        victims=[0, 1],
+        saying=[
+            "rank 2 (pid 602 on 192.0.2.2) has launched 6 AllReduce",
+            "and the other 2 ranks 7; nothing changed in 2.0 s",
+            "holdfast explain --pid 602",
+        ],
+    ),
+    recognises(
+        wreckage(ras=(launched(8, 7, 7, at=1), launched(8, 7, 7, at=3))),
+        sure=0.4,
+        victims=[],
+        saying=["rank 0 (pid 600 on 192.0.2.2) has launched 8 AllReduce", "most ranks are behind"],
+    ),
+    recognises(
+        wreckage(ras=(launched(7, 6, at=1), launched(7, 6, at=3))),
+        sure=0.4,
+        victims=[],
+        saying=["rank 1 (pid 601 on 192.0.2.2) has launched 6 AllReduce"],
+    ),
+    recognises(
+        wreckage(ras=(launched(7, 7, 6),)),
+        sure=0.3,
+        rank=2,
+        saying=["in a job that moves, ranks differ", "ask again"],
+    ),
+    passes_over(wreckage(ras=(launched(7, 7, 6, at=1), launched(9, 9, 8, at=3)))),
+    passes_over(wreckage(ras=(launched(7, 7, 7),))),
     recognises(
         wreckage(
             "[rank3]: RuntimeError: [3] is setting up NCCL communicator and retreiving "

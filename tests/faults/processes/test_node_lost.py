@@ -6,6 +6,8 @@ import msgspec
 
 from holdfast.analysis.scene.scene import RankView, Scene
 from tests.analysis.logs.patterns.jobs import HEALTHY, RESET, STUCK, a_job, a_raise, timed_out
+from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.ras.answers import launched
 from tests.faults import between
 from tests.faults.made_nodes import absent, some_nodes
 from tests.faults.table import explain_table, notices, overlooks, passes_over, recognises, run_table
@@ -127,8 +129,19 @@ test_run = run_table(
 )
 
 
+HALF = ("192.0.2.2", "192.0.2.2", "192.0.2.3", "192.0.2.3")
+
 test_explain = explain_table(
     "node-lost",
+    recognises(
+        wreckage(ras=(launched(7, 7, 7, 7, silent=[2, 3], hosts=HALF),)),
+        sure=0.7,
+        what="192.0.2.3",
+        victims=[0, 1],
+        saying=["none of the 2 processes on 192.0.2.3 answers", "ping -c 3 192.0.2.3"],
+    ),
+    passes_over(wreckage(ras=(launched(7, 7, 7, 7, silent=[3], hosts=HALF),))),
+    passes_over(wreckage(ras=(launched(7, 7, 7, 7, silent=[0, 2, 3], hosts=HALF),))),
     recognises(
         a_job("srun: error: Node failure on node7"),
         sure=0.92,

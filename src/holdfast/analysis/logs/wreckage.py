@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.ras.answer import RasAnswer
 from holdfast.analysis.scene.scene import Frame, Recorder, Stack
 from holdfast.findings import Evidence
 
@@ -168,6 +169,8 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """'torch', 'nccl', 'cuda', 'driver', 'python' as the logs show them"""
     live_verdicts: tuple[LiveVerdict, ...] = ()
     """of our own run folders, in the attempt that is explained; oldest first"""
+    ras: tuple[RasAnswer, ...] = ()
+    """what NCCL's RAS said while the job ran, oldest first"""
 
     def seen(self, *patterns: LogPattern) -> tuple[Sighting, ...]:
         """Every sighting of any of these, in the order read."""

@@ -16,6 +16,7 @@ from holdfast.analysis.logs.wreckage import (
     Sighting,
 )
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.ras.answer import RasAnswer
 from holdfast.analysis.scene.scene import Recorder, Stack
 
 FIRST = 20
@@ -70,6 +71,7 @@ class Collected:
         """first and last line of a writer in a source"""
         self.pids: dict[int, int] = {}
         """rank -> pid, as our own journal tells"""
+        self.ras: list[RasAnswer] = []
         self.host = ""
         self.world_size: int | None = None
         self.attempts: dict[str, int] = {}

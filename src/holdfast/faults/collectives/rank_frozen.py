@@ -23,7 +23,7 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.collectives import worlds
 from holdfast.analysis.job import phrases
-from holdfast.analysis.logs import blame, suspects
+from holdfast.analysis.logs import blame, ras_evidence, suspects
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits, stopped
 from holdfast.analysis.scene.scene import RankView, Scene
@@ -131,4 +131,27 @@ def silent_rank_kept_its_connections(wreckage: Wreckage) -> Diagnosis | None:
             f"whether the process of {who} still exists",
             *blame.unknown(wreckage, *suspect.ranks[:2]),
         ),
+    )
+
+
+@FAULT.explain
+def nccl_ras_misses_a_stopped_process(wreckage: Wreckage) -> Diagnosis | None:
+    """RAS says which process does not answer; on this machine the kernel says why."""
+    answer = ras_evidence.newest(wreckage)
+    if answer is None:
+        return None
+    frozen = [one for one in answer.silent if answer.states.get(one.pid) in ("T", "t")]
+    if not frozen or len(frozen) < len(answer.silent):
+        return None
+    pids = " ".join(str(one.pid) for one in frozen)
+    return FAULT.diagnosis(
+        f"{ras_evidence.named(answer, frozen)} {'is' if len(frozen) == 1 else 'are'} stopped "
+        "(state T) and cannot answer NCCL's RAS; the others wait",
+        confidence=0.9,
+        evidence=ras_evidence.quotes(answer),
+        culprit=ras_evidence.culprit(answer, frozen),
+        victims=ras_evidence.others(answer, frozen),
+        fix=f"let it continue, if you know who stopped it and why: `kill -CONT {pids}`",
+        next=f"ps -o pid,stat,cmd -p {','.join(pids.split())}",
+        unknown=("who or what stopped it",),
     )

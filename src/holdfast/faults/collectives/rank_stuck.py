@@ -9,7 +9,8 @@ Why            A collective completes when every member has entered it. One rank
 How to be sure holdfast compares the ranks' flight recorders to see which ranks entered the
                collective and which did not, and takes the stack of the missing one from outside.
                `py-spy dump --pid PID` shows the same. CPU time and bytes read and written tell
-               whether it is stuck or busy.
+               whether it is stuck or busy. `holdfast explain --ras` asks NCCL itself (2.24 and
+               newer) which processes answer, and how many collectives each has launched.
 Fix            Look at the line it is in. If the work takes long by design, do not make the others
                wait for it (save in the background), or give the group a longer timeout. holdfast
                ends the wait a few seconds before that timeout, or after `--patience S`.
@@ -20,6 +21,7 @@ Known limits   Without flight recorder or stack of that rank holdfast can only s
 Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers per group
                https://pytorch.org/blog/flight-recorder-a-new-lens-for-understanding-nccl-watchdog-timeouts/
                https://github.com/pytorch/pytorch/pull/118582
+               NVIDIA/nccl src/ras/client_support.cc, docs/userguide/source/troubleshooting/ras.rst
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.collectives import stacks
 from holdfast.analysis.job import gpu_stall, pace, phrases, stall, unrecorded
-from holdfast.analysis.logs import blame, horovod_stall, odd_ranks, stack_positions, suspects
+from holdfast.analysis.logs import (
+    blame,
+    horovod_stall,
+    odd_ranks,
+    ras_evidence,
+    stack_positions,
+    suspects,
+)
 from holdfast.analysis.logs.patterns import launchers, missing_rank, watchdog
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_OLD, HOROVOD_READY, UNIQUE_ID
 from holdfast.analysis.logs.suspects import Suspect
@@ -297,6 +306,66 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
             *(() if stood.whole else ("where the other ranks are: no stacks of them were given",)),
         ),
     )  # fmt: skip
+
+
+@FAULT.explain
+def nccl_ras_gets_no_answer(wreckage: Wreckage) -> Diagnosis | None:
+    """Each process has a thread that answers RAS, whatever its script does."""
+    answer = ras_evidence.newest(wreckage)
+    if answer is None or not answer.silent:
+        return None
+    gone = answer.silent
+    who = ras_evidence.named(answer, gone)
+    one, first = len(gone) == 1, gone[0]
+    states = {answer.states.get(process.pid) for process in gone}
+    ended = "" if states != {""} else "; no such process exists any more"
+    return FAULT.diagnosis(
+        f"{who} {'does' if one else 'do'} not answer NCCL's RAS"
+        f"{', which has given up on it' * (one and first.dead)}: a stuck script would not keep the "
+        f"process from answering, so it has ended, is stopped, or its machine cannot be reached"
+        f"{ended}",
+        confidence=0.65 if one else 0.5,
+        evidence=ras_evidence.quotes(answer),
+        culprit=ras_evidence.culprit(answer, gone),
+        victims=ras_evidence.others(answer, gone),
+        fix=f"look at pid {first.pid} on {first.host}: state T is a stopped process (`kill -CONT "
+        f"{first.pid}`), no such process means that it ended (read its log and the kernel log)",
+        next=f"ps -o pid,stat,wchan:32,cmd -p {first.pid}",
+        unknown=("why it does not answer: RAS cannot tell a stopped process from one that is gone",)
+        if not ended
+        else ("how it ended: RAS does not know exit codes",),
+    )
+
+
+@FAULT.explain
+def nccl_ras_shows_ranks_behind(wreckage: Wreckage) -> Diagnosis | None:
+    """By the launches that each rank has counted itself: sends and receives are not among them."""
+    late = ras_evidence.late_ranks(wreckage)
+    if late is None or late.gap.crossed or late.answer.silent:
+        return None
+    odd = late.gap.behind if late.gap.odd == "behind" else ()
+    once = "" if late.lasted else "; in a job that moves, ranks differ by a few at any moment"
+    alone = (
+        "; most ranks are behind: they all wait elsewhere, or it called a collective that they "
+        "do not call"
+        if late.gap.odd == "ahead"
+        else ""
+    )
+    pid = next((one.pid for one in odd or late.gap.behind if one.pid), None)
+    return FAULT.diagnosis(
+        f"{ras_evidence.gap_sentence(late)}{alone}{once}",
+        confidence=(0.55 if odd else 0.4) if late.lasted else 0.3,
+        evidence=ras_evidence.gap_quotes(late),
+        culprit=ras_evidence.culprit(late.answer, odd),
+        victims=ras_evidence.others(late.answer, odd) if odd else (),
+        fix=FIX
+        if late.lasted
+        else "ask again and compare: only counts that stay the same show a stall",
+        next=f"holdfast explain --pid {pid}" if pid else "",
+        unknown=(
+            "whether it is stuck or at work (a save, an evaluation): RAS only counts launches",
+        ),
+    )
 
 
 def _stack_of(wreckage: Wreckage, rank: int) -> str:

@@ -23,6 +23,7 @@ Sources        https://slurm.schedmd.com/sbatch.html (NODE_FAIL, --requeue, --no
                https://kubernetes.io/docs/concepts/architecture/nodes/
                https://github.com/ray-project/ray/issues/44680
                torch/distributed/elastic/rendezvous/dynamic_rendezvous.py: dead nodes, keep-alive
+               NVIDIA/nccl docs/userguide/source/troubleshooting/ras.rst
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from collections.abc import Sequence
 
 from holdfast import text
 from holdfast.analysis.job import lost_nodes
-from holdfast.analysis.logs import blame, sightings, suspects
+from holdfast.analysis.logs import blame, ras_evidence, sightings, suspects
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.nodes import Absence, NodesFacts
+from holdfast.analysis.ras import judge as ras_judge
 from holdfast.analysis.scene.node_view import NodeView
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
@@ -229,4 +231,24 @@ def all_ranks_of_node_silent(wreckage: Wreckage) -> Diagnosis | None:
         next=sightings.shell_command("ping -c 3 {}", host),
         ruled_out=(*blame.ruled_out(wreckage), "an exited process: no connection was closed"),
         unknown=("whether it is still running", *blame.unknown(wreckage)),
+    )
+
+
+@FAULT.explain
+def nccl_ras_misses_all_processes_of_a_node(wreckage: Wreckage) -> Diagnosis | None:
+    answer = ras_evidence.newest(wreckage)
+    lost = ras_judge.silent_hosts(answer) if answer else ()
+    if answer is None or len(lost) != 1 or {one.host for one in answer.silent} != set(lost):
+        return None
+    host = lost[0]
+    return FAULT.diagnosis(
+        f"none of the {len(answer.silent)} processes on {host} answers NCCL's RAS, while those of "
+        "other machines do: the machine or its network was lost, or all its processes ended",
+        confidence=0.7,
+        evidence=ras_evidence.quotes(answer),
+        culprit=Culprit(host=host, what=host),
+        victims=ras_evidence.others(answer, answer.silent),
+        fix=REPLACE_NODE,
+        next=sightings.shell_command("ping -c 3 {}", host),
+        unknown=("whether the machine still runs",),
     )

@@ -126,8 +126,7 @@ ERROR_CODE = _tells(
 )
 RAS = _tells(
     name="nccl: ras",
-    # A whole answer of ncclras is read by wreckage.ras: then `state` says what is wrong, and
-    # `rank` is there only for a communicator of the whole job.
+    # A line of it in a log of other things; a whole answer is read by analysis/ras.
     pattern=r"Rank (?P<rank>\d+)\b.{0,80}? -- GPU .{0,80}? managed by process (?P<pid>\d+) on node "
     r"(?P<host>\S+)",
     anchors=(" managed by process ",),

@@ -1,0 +1,1 @@
+"""NCCL's RAS: its answer about a running job, and what that says of the job's ranks. Pure."""
