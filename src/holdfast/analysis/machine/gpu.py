@@ -154,8 +154,11 @@ class NvidiaFacts(Fact, frozen=True):
     """version of the user-space driver (libnvidia-ml)"""
     error: str = ""
     """what its initialisation brought: 'Driver/library version mismatch', 'Driver Not Loaded',
-    'NVML Shared Library Not Found', 'Insufficient Permissions', 'Unknown Error'; '' when it
-    works"""
+    'NVML Shared Library Not Found', 'Insufficient Permissions', 'Unknown Error', or 'no answer
+    within 9 s'; '' when it works"""
+    error_code: int = 0
+    """NVML's number of it: 4 no permission, 9 not loaded, 12 no library, 18 the versions of library
+    and module differ, 999 unknown; -1 where there was no answer"""
     cuda: str = ""
     """the newest CUDA this driver supports: '13.0'"""
     gpus: tuple[Gpu, ...] = ()

@@ -11,10 +11,16 @@ import msgspec
 from holdfast.analysis.machine import Gpu, NvidiaFacts, Unread
 from holdfast.system import deadline
 from holdfast.system.nvidia.gpu import identify, read_gpu
-from holdfast.system.nvidia.library import MISSING, WHY_GONE, GpuGone, Library, installed
+from holdfast.system.nvidia.library import (
+    LIBRARY_NOT_FOUND,
+    MISSING,
+    WHY_GONE,
+    GpuGone,
+    Library,
+    installed,
+)
 from holdfast.system.nvidia.library import version_of_bindings as bindings
 
-LIBRARY_NOT_FOUND = "NVML Shared Library Not Found"
 _MODULE = re.compile(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)")
 
 
@@ -28,12 +34,13 @@ def read_driver(root: str = "/") -> NvidiaFacts | Unread:
         {"driver": _describe_driver}, seconds=deadline.time_left(deadline.DRIVER_SECONDS) / 2
     )["driver"]
     if isinstance(answer, Unread):
-        facts, count = NvidiaFacts(present=True, error=answer.why, bindings=bindings()), 0
+        facts = NvidiaFacts(present=True, error=answer.why, error_code=-1, bindings=bindings())
+        count = 0
     else:
         facts, count = msgspec.msgpack.decode(answer, type=tuple[NvidiaFacts, int])
     return msgspec.structs.replace(
         facts,
-        present=visible or facts.error != LIBRARY_NOT_FOUND,
+        present=visible or facts.error_code != LIBRARY_NOT_FOUND,
         module=module or facts.module,
         open_module=is_open,
         gpus=_every_gpu(count, root),
@@ -45,7 +52,7 @@ def read_driver(root: str = "/") -> NvidiaFacts | Unread:
 
 def _describe_driver() -> bytes:
     nvml = Library()
-    error = nvml.initialise()
+    code, error = nvml.initialise()
     cuda = nvml.number("nvmlSystemGetCudaDriverVersion") if not error else None
     facts = NvidiaFacts(
         present=True,
@@ -53,6 +60,7 @@ def _describe_driver() -> bytes:
         # '13.580.95.05': CUDA's number, then the driver's. Answers without initialisation too.
         library=(nvml.ask("nvmlSystemGetNVMLVersion") or "").partition(".")[2],
         error=error,
+        error_code=code,
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
         bindings=bindings(),
     )
@@ -111,7 +119,8 @@ def _answered(index: int, answer: bytes | Unread) -> Gpu:
 def _question(index: int) -> deadline.Question:
     def ask() -> bytes:
         nvml = Library()
-        if error := nvml.initialise():
+        code, error = nvml.initialise()
+        if code:
             return msgspec.msgpack.encode(Gpu(index=index, unread=error, unread_kind="error"))
         known = Gpu(index=index)
         try:

@@ -17,8 +17,10 @@ MISSING = Unread(why=f"{PACKAGE} is not installed beside holdfast: pip install {
 
 # Return values of nvml.h. Not taken from the bindings: old ones lack the newer of them.
 NO_PERMISSION = 4
+LIBRARY_NOT_FOUND = 12
 GPU_IS_LOST = 15
 RESET_REQUIRED = 16
+VERSION_MISMATCH = 18
 GPU_NOT_FOUND = 28
 WHY_GONE = {
     NO_PERMISSION: "no permission",
@@ -60,13 +62,13 @@ class Library:
 
         self._nvml: Any = pynvml
 
-    def initialise(self) -> str:
-        """NVML's words for what went wrong; '' when it works."""
+    def initialise(self) -> tuple[int, str]:
+        """NVML's number and words for what went wrong; 0 and '' when it works."""
         try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as problem:
-            return str(problem)
-        return ""
+            return problem.value, _words(problem)
+        return 0, ""
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """What this call answers, or None."""
@@ -77,7 +79,7 @@ class Library:
             return call(*arguments)
         except self._nvml.NVMLError as problem:
             if problem.value in (GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND):
-                raise GpuGone(problem.value, str(problem)) from None
+                raise GpuGone(problem.value, _words(problem)) from None
             return None
 
     def number(self, name: str, *arguments: Any) -> int | None:
@@ -89,7 +91,7 @@ class Library:
         try:
             return self._nvml.nvmlDeviceGetHandleByIndex(index)
         except self._nvml.NVMLError as problem:
-            raise GpuGone(problem.value, str(problem)) from None
+            raise GpuGone(problem.value, _words(problem)) from None
 
     def fields(self, gpu: Any, wanted: list[tuple[int, int]]) -> dict[tuple[int, int], int]:
         """Whole numbers by field and scope (a link's number, else 0); what is not told is left
@@ -100,6 +102,12 @@ class Library:
             if value.nvmlReturn == 0:
                 told[key] = _whole(value)
         return told
+
+
+def _words(problem: Any) -> str:
+    """As nvidia-smi says it; the bindings have words of their own for this one."""
+    mismatch = problem.value == VERSION_MISMATCH
+    return "Driver/library version mismatch" if mismatch else str(problem)
 
 
 def _whole(field: Any) -> int:
