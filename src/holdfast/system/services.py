@@ -145,7 +145,7 @@ def _version(program: str) -> str:
 
 
 def _last_trouble(service: Service, root: str) -> str:
-    """The last line in its log that tells of a failure; '' where no log can be read."""
+    """The last line in its log that reports a failure; '' where no log can be read."""
     log = _tail(os.path.join(root, service.log.lstrip("/"))) or _output(
         ["journalctl", "-u", service.unit, "-n", "40", "-o", "cat", "--no-pager"]
     )

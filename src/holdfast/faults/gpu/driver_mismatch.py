@@ -36,6 +36,7 @@ from holdfast.findings import Culprit, Diagnosis
 FAULT = Fault(
     code="HOLD302",
     slug="driver-mismatch",
+    gpus_only=True,
     related=("version-skew", "fabric-manager", "container-flags", "backend-unavailable"),
 )
 
