@@ -32,6 +32,10 @@ NFS = "nfs: server filer not responding, still trying"
     ("text", "kind"),
     [
         (XID, "xid"),
+        ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 55", "sxid"),
+        ("nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress", "sxid"),
+        ("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x26:0xffff:1290)", "gpu"),
+        ("NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", "gpu"),
         (KILLED, "oom"),
         ("Out of memory: Killed process 815 (python) total-vm:9kB", "oom"),
         (ABOUT, "oom"),
@@ -64,15 +68,43 @@ def test_a_file_server_that_came_back_is_no_stall() -> None:
 
 
 def test_only_the_last_events_are_kept() -> None:
-    events = parse([record(f"{XID} #{n}") for n in range(1000)], NOW)
+    events = parse([record(f"{BLOCKED} #{n}") for n in range(1000)], NOW)
     assert len(events) == MOST_EVENTS
     assert events[-1].text.endswith("#999")
+
+
+def test_a_device_that_repeats_itself_is_counted_and_hides_nothing() -> None:
+    first = record("NVRM: Xid (PCI:0000:3b:00): 48, pid=4711, name=python, DBE", at=NOW - 600)
+    storm = [record(f"{XID} #{n}") for n in range(1000)]
+    survived = "NVRM: Xid (PCI:0000:3b:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 00 (0x13 0x0)"
+    deadly = "NVRM: Xid (PCI:0000:3b:00): 149, NETIR_LINK_DOWN Fatal XC0 i0 Link 00 (0x11 0x0)"
+    events = parse([first, record(BLOCKED), *storm, record(survived), record(deadly)], NOW)
+    assert [(e.text[-12:], e.count) for e in events] == [
+        ("=python, DBE", 1),
+        ("he bus. #999", 1000),
+        ("0 (0x13 0x0)", 1),
+        ("0 (0x11 0x0)", 1),
+        ("120 seconds.", 1),
+    ]
+
+
+def test_registers_that_follow_a_switch_report_are_no_reports() -> None:
+    switch = "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, "
+    events = parse(
+        [
+            record(f"{switch}Fatal, Link 30 LTSSM Fault Up"),
+            record(f"{switch}Severity 1 Engine instance 30 Sub-engine instance 00"),
+            record(f"{switch}Data {{0x50610002, 0x10100030}}"),
+        ],
+        NOW,
+    )
+    assert [(e.kind, e.count) for e in events] == [("sxid", 1)]
 
 
 @given(st.lists(st.text() | st.sampled_from([XID, KILLED, ABOUT, BLOCKED, NFS]).map(record)))
 def test_any_lines_are_read_without_a_stumble(lines: list[str]) -> None:
     for event in parse(lines, NOW):
-        assert event.kind in ("xid", "oom", "stall")
+        assert event.kind in ("xid", "sxid", "gpu", "oom", "stall")
         assert event.text.isprintable()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from holdfast.analysis.logs import xid_table
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.logs.xid_table import XidBlame
+from holdfast.analysis.logs.xid_table import Xid, XidBlame
 
 
 def number(sighting: Sighting) -> int:
@@ -15,10 +15,14 @@ def number(sighting: Sighting) -> int:
     return int(sighting.fields.get("previous") or sighting.fields["number"])
 
 
+def meaning(sighting: Sighting) -> Xid:
+    return xid_table.judge(number(sighting), sighting.line.text)
+
+
 def worst_first(seen: Iterable[Sighting]) -> list[Sighting]:
     """Reports that name a cause, the gravest first; without those that follow from another."""
-    causes = (one for one in seen if xid_table.look_up(number(one)).blame is not XidBlame.AFTERMATH)
-    return sorted(causes, key=lambda one: (-xid_table.look_up(number(one)).confidence, one.order))
+    causes = (one for one in seen if meaning(one).blame is not XidBlame.AFTERMATH)
+    return sorted(causes, key=lambda one: (-meaning(one).confidence, one.order))
 
 
 def rank_on_gpu(wreckage: Wreckage, sighting: Sighting) -> int | None:

@@ -9,6 +9,8 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from holdfast.analysis.machine import KernelEvent, Plan, Unread
 from holdfast.text import shorten
 
@@ -18,6 +20,8 @@ LONGEST_TEXT = 300
 
 _KINDS = {
     "xid": re.compile(r"NVRM: Xid \("),
+    "sxid": re.compile(r"SXid \(PCI:[^)]*\): \d+, (?:Non-)?[Ff]atal"),
+    "gpu": re.compile(r"NVRM: .*(?:RmInitAdapter failed|fallen off the bus)"),
     "oom": re.compile(r"(?:Out of memory|Memory cgroup out of memory): Kill|^oom-kill:"),
     "stall": re.compile(
         r"blocked for more than \d+ seconds|rcu: INFO: .*stall|soft lockup"
@@ -26,6 +30,8 @@ _KINDS = {
 }
 _KILLED = re.compile(r"Killed? process (\d+)")
 _ABOUT_TO_KILL = re.compile(r"^oom-kill:.*\bpid=(\d+)")
+_DEVICE = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}")
+_WHAT = re.compile(r"\): (\d+).*?(Non-?fatal|$)", re.IGNORECASE)
 _SERVER = re.compile(r"nfs: server (\S+) (not responding|OK)")
 
 
@@ -62,6 +68,7 @@ def _next_record(ring: int) -> bytes:
 def parse(lines: Iterable[str], now: float) -> tuple[KernelEvent, ...]:
     """Events out of kmsg records ('priority,sequence,microseconds,flags;text'), oldest first."""
     events: deque[KernelEvent] = deque(maxlen=MOST_EVENTS)
+    of_devices: dict[tuple[str, ...], KernelEvent] = {}
     for line in lines:
         head, separator, text = line.partition(";")
         if not separator or line.startswith(" "):
@@ -72,9 +79,24 @@ def parse(lines: Iterable[str], now: float) -> tuple[KernelEvent, ...]:
         if (server := _SERVER.search(text)) and server[2] == "OK":
             _forget_server(events, server[1])
         kind = next((k for k, pattern in _KINDS.items() if pattern.search(text)), "")
-        if kind:
-            events.append(KernelEvent(kind=kind, text=_plain(text), seconds_ago=ago))
-    return _without_doubles(events)
+        if not kind:
+            continue
+        event = KernelEvent(kind=kind, text=_plain(text), seconds_ago=ago)
+        if kind in ("xid", "sxid", "gpu"):
+            _count(of_devices, event)
+        else:
+            events.append(event)
+    return (*list(of_devices.values())[-MOST_EVENTS:], *_without_doubles(events))
+
+
+def _count(seen: dict[tuple[str, ...], KernelEvent], event: KernelEvent) -> None:
+    """A device in trouble reports the same thousands of times: one event, with the last text. The
+    first place in the order is kept: it tells causes from what followed."""
+    device, what = _DEVICE.search(event.text), _WHAT.search(event.text)
+    key = (event.kind, device[0] if device else "", *(what.groups() if what else ()))
+    before = seen.get(key)
+    count = before.count + 1 if before else 1
+    seen[key] = msgspec.structs.replace(event, count=count)
 
 
 def _seconds_ago(head: str, now: float) -> float | None:

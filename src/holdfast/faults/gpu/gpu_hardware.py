@@ -3,52 +3,70 @@
 What you see   `CUDA error: uncorrectable ECC error encountered`, `GPU is lost`, `Unable to
                determine the device handle for GPU`, `uncorrectable NVLink error`, or a rank that
                disappears while the kernel log says `NVRM: Xid (PCI:0000:3d:00): 79, GPU has fallen
-               off the bus`. The other ranks time out and look like the culprits.
+               off the bus`. The other ranks time out and look like the culprits. Or nothing: one
+               GPU that is hot, or attached by half its lanes, makes every rank wait.
 Why            Memory cells fail (ECC corrects single bits, not double ones), links lose signal,
                cards lose power or overheat, the driver's firmware hangs. The Xid number in the
                kernel log says which: 48, 64, 79, 95, 119 and NVLink's 74 and 144-150 are hardware
                or driver failures; 13, 31 and 43 are most likely a bug in a kernel, and hardware
                only if they recur on the same GPU with other programs; 45 follows another Xid.
-How to be sure `dmesg -T | grep -E 'Xid|SXid|AER'`, `nvidia-smi -q -d ECC,ROW_REMAPPER`, `nvidia-smi
-               nvlink -e`. The bus id in the message names the GPU: `nvidia-smi
+How to be sure `sudo dmesg -T | grep -E 'Xid|SXid|AER'`, `nvidia-smi -q -d ECC,ROW_REMAPPER`,
+               `nvidia-smi nvlink -e`. The bus id in the message names the GPU: `nvidia-smi
                --query-gpu=index,pci.bus_id --format=csv`. A kernel log that you may not read is not
                a clean one.
-Fix            Take the machine out of the job (drain it) and start elsewhere. Reset the GPU or
-               reboot; after 64, a second 79 or repeated 48, have it replaced. Contained errors (94)
-               need only a restart of the program, and a reset when convenient.
+Fix            Take the machine out of the job (drain it) and start elsewhere. Then what NVIDIA says
+               for that number, which `check` and `explain` print: start the program again (94),
+               reset the GPU (48, 95, 119), restart the machine (79); have the card replaced when
+               its memory has no spare rows left (64), or the error returns after a reset.
                Across nodes, `holdfast check --smoke` runs and reads NCCL's own diagnostics, which
                NCCL has from 2.31 on: ECC errors, NVLinks that are down, GPUs that cannot read each
                other's memory.
-Known limits   `check` reports ECC counters only by NCCL's diagnostics, and Xids not at all; they
-               are read from logs. An Xid is tied to a rank only by its pid or by the bus id that
-               NCCL prints.
-Sources        https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
-               https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/
+Known limits   An Xid is tied to a rank only by its pid or by the bus id that NCCL prints. The
+               kernel log is read for the last day; whether an Xid was put right since then is
+               known only from drivers that tell a recovery action (570 or newer). Links and slots
+               that are down on all GPUs alike are reported only for boards whose number of links
+               is known (A100 SXM, H100 SXM, H200, B200, GB200). AMD's GPUs: only the kernel's
+               count of uncorrectable errors.
+Sources        https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (actions)
+               https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/ (row remapping, recovery)
+               https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (SXid)
+               https://docs.nvidia.com/deploy/nvml-api/ (clock event reasons, recovery action)
+               NVIDIA/DCGM: which rates of link errors count (100 CRC errors a second, 1 other)
                https://docs.kernel.org/PCI/pcieaer-howto.html
-               leptonai/gpud components/accelerator/nvidia/xid
+               leptonai/gpud components/accelerator/nvidia/xid, sxid
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from holdfast import text
 from holdfast.analysis.job import phrases, rank_gpus
-from holdfast.analysis.logs import failed_gpus, sightings, xid_reports, xid_table
+from holdfast.analysis.logs import (
+    failed_gpus,
+    sightings,
+    sxid_table,
+    xid_events,
+    xid_reports,
+)
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.logs.xid_table import XidBlame
-from holdfast.analysis.machine import known
+from holdfast.analysis.machine import MachineFacts, NvidiaFacts, Unread, gpu_health, known
+from holdfast.analysis.machine.gpu_trouble import GpuTrouble, beside_the_job, shared
 from holdfast.analysis.machine.nccl_diagnostics import (
     NETWORK_CHECKS,
     SETTING_CHECKS,
     DiagnosticKind,
 )
-from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.machine.visible_gpus import used_by_ranks
+from holdfast.analysis.nodes import NodesFacts, gpu_differences
 from holdfast.analysis.scene import exits, surroundings
 from holdfast.analysis.scene.scene import Scene
-from holdfast.fault import Fault, RunTraits
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
+from holdfast.fault import SHOWN, Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Status, Verdict
 
 FAULT = Fault(
     code="HOLD309",
@@ -141,7 +159,114 @@ REPLACE_GPU = (
     "take this machine out of the job and start elsewhere; reset the idle GPU (`nvidia-smi -r -i "
     "N`) or reboot; have it replaced if the error returns"
 )
+START_ELSEWHERE = "Until then start on other machines; have it replaced if the error returns"
 SHOW_ERRORS = "dmesg -T | grep -E 'Xid|SXid|AER'; nvidia-smi -q -d ECC,ROW_REMAPPER"
+
+
+# --- check ---------------------------------------------------------------------------------------
+
+
+@FAULT.check(needs=("nvidia", "settings"))
+def driver_reports_trouble(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    nvidia = known(facts.nvidia)
+    if why := _nothing_to_ask(nvidia):
+        return why
+    found = gpu_health.troubles(nvidia.gpus)
+    links = sum(link.active for gpu in nvidia.gpus for link in gpu.nvlinks)
+    return _told(facts, found) or FAULT.ok(
+        f"{text.counted(len(nvidia.gpus), 'GPU')} looked at: memory, clocks, PCIe link"
+        + (f", {text.counted(links, 'NVLink')} up" if links else "")
+    )
+
+
+@FAULT.check(needs=("kernel_log", "nvidia", "settings"))
+def kernel_log_names_a_gpu(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    nvidia = known(facts.nvidia)
+    if not nvidia.present:
+        return FAULT.does_not_apply("no NVIDIA GPU on this machine")
+    events = known(facts.kernel_log)
+    found = _told(facts, xid_events.troubles(events, nvidia.gpus))
+    programs = xid_events.of_programs(events)
+    return found or FAULT.ok(
+        "no Xid or SXid of hardware in the kernel log of the last day"
+        + (f"; Xid {text.numbers(programs)} is a program's" if programs else "")
+    )
+
+
+@FAULT.check(needs=("rocm",))
+def amd_gpus_count_errors(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    rocm = known(facts.rocm)
+    if not rocm.gpus:
+        return ()
+    counts = dict(enumerate(rocm.uncorrectable_errors))
+    bad = {index: count for index, count in counts.items() if count}
+    if bad:
+        return FAULT.warning(
+            f"AMD GPU {text.numbers(bad)} counted uncorrectable errors since the driver was loaded",
+            reason="memory or caches failed; the program that met it failed or got wrong results",
+            evidence=[
+                Evidence(quote=f"GPU {index}: {count} uncorrectable", source="amdgpu ras")
+                for index, count in bad.items()
+            ],
+            fix="`sudo dmesg | grep -i ras`; reset it when idle (`sudo rocm-smi --gpureset -d "
+            f"{min(bad)}`); if errors return have it replaced",
+        )
+    if all(count is None for count in counts.values()):
+        return FAULT.skipped("the kernel shows no error counts of these AMD GPUs")
+    return FAULT.ok(f"{text.counted(len(rocm.gpus), 'AMD GPU')}: no uncorrectable error counted")
+
+
+def _nothing_to_ask(nvidia: NvidiaFacts) -> Finding | None:
+    if not nvidia.present:
+        return FAULT.does_not_apply("no NVIDIA GPU on this machine")
+    if nvidia.error:
+        return FAULT.skipped(f"the NVIDIA driver could not be asked: {nvidia.error}")
+    return None if nvidia.gpus else FAULT.does_not_apply("the NVIDIA driver shows no GPU here")
+
+
+def _told(facts: MachineFacts, found: Sequence[GpuTrouble]) -> list[Finding]:
+    known_use = not isinstance(facts.settings, Unread)
+    used = used_by_ranks(facts) if known_use and known(facts.nvidia).gpus else None
+    speak = {Status.ERROR: FAULT.error, Status.WARNING: FAULT.warning}
+    return [
+        speak.get(one.first.status, FAULT.note)(
+            f"{one.who}: {one.first.what}",
+            reason=one.first.meaning,
+            evidence=[Evidence(quote=t.quote, source=t.source) for t in one.each[:SHOWN]],
+            fix=one.remedy,
+        )
+        for one in shared(beside_the_job(found, used))
+    ]
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+
+@FAULT.check_nodes
+def gpus_differ_between_nodes(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: there is nothing to compare")
+    gpus, gaps = gpu_differences.gpus_of_each(facts)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    if len(gpus) < 2:
+        return unknown or FAULT.does_not_apply("at most one node has NVIDIA GPUs")
+    found = [
+        (FAULT.warning if one.grave else FAULT.note)(
+            f"{one.what} differs between nodes: {one.listed}",
+            reason=one.meaning,
+            evidence=[
+                Evidence(quote=f"{node}: {value}", source="NVML", host=node)
+                for node, value in one.odd_first[:SHOWN]
+            ],
+            fix=one.remedy,
+            host=one.odd[0] if len(one.odd) == 1 else "",
+        )
+        for one in gpu_differences.differences_between(gpus)
+    ]
+    if found:
+        return [*found, *unknown]
+    kind = next(iter(gpu_differences.kinds(gpus).values()))
+    return [FAULT.ok(f"GPUs of {len(gpus)} nodes are alike: {kind}"), *unknown]
 
 
 @FAULT.check_nodes
@@ -174,6 +299,9 @@ def nccl_diagnostics_found(facts: NodesFacts) -> Finding | Sequence[Finding]:
     return FAULT.ok(f"NCCL's diagnostics: {'; '.join(f'{o.check}: {o.words}' for o in mine)}")
 
 
+# --- explain -------------------------------------------------------------------------------------
+
+
 @FAULT.explain
 def gpu_hardware_failed(wreckage: Wreckage) -> Diagnosis | None:
     found = [
@@ -192,7 +320,7 @@ def _by_xid(wreckage: Wreckage) -> Diagnosis | None:
         return _by_switch(switches) if switches else _by_recovery(seen)
     first = causes[0]
     number = xid_reports.number(first)
-    xid = xid_table.look_up(number)
+    xid = xid_reports.meaning(first)
     program = xid.blame is XidBlame.PROGRAM
     pci = first.fields.get("pci", "").rstrip(":.")
     rank = xid_reports.rank_on_gpu(wreckage, first)
@@ -208,7 +336,8 @@ def _by_xid(wreckage: Wreckage) -> Diagnosis | None:
         fix="run the program under `compute-sanitizer`; suspect the GPU only if it also fails with "
         "other programs"
         if program
-        else REPLACE_GPU,
+        else f"NVIDIA's action for Xid {number}: {xid.advice(_for_nvidia_smi(pci))}. "
+        f"{START_ELSEWHERE}",
         next=SHOW_ERRORS,
         unknown=[] if rank is not None else ["which rank used that GPU: no line connects them"],
     )
@@ -232,16 +361,26 @@ def _by_recovery(seen: Sequence[Sighting]) -> Diagnosis | None:
 
 
 def _by_switch(seen: tuple[Sighting, ...]) -> Diagnosis:
-    fatal = bool(sightings.saying(seen, r"\bFatal"))
-    pci, number = sightings.field(seen, "pci"), sightings.field(seen, "number")
+    judged = [(sxid_table.judge(int(one.fields["number"]), one.line.text), one) for one in seen]
+    sxid, worst = next((pair for pair in judged if pair[0].fatal), judged[0])
+    pci, number = worst.fields["pci"], worst.fields["number"]
     return FAULT.diagnosis(
-        f"NVSwitch {pci} reported SXid {number}: a link or port of the switch failed, which can "
-        "affect every GPU of the machine",
-        confidence=0.9 if fatal else 0.6,
-        seen=seen,
-        culprit=Culprit(host=seen[0].line.host, what=f"NVSwitch {pci}"),
-        fix=REPLACE_GPU,
+        f"NVSwitch {pci} reported SXid {number}: {sxid.meaning}"
+        + (", which can stop every GPU of the machine" if sxid.fatal else "; the switch went on"),
+        confidence=0.9 if sxid.fatal else 0.4,
+        seen=[worst, *(one for one in seen if one is not worst)],
+        culprit=Culprit(host=worst.line.host, what=f"NVSwitch {pci}"),
+        fix=f"NVIDIA's action: {sxid.action.value}. {START_ELSEWHERE}"
+        if sxid.fatal
+        else REPLACE_GPU,
         next=SHOW_ERRORS,
+    )
+
+
+def _for_nvidia_smi(pci: str) -> str:
+    """A place as `nvidia-smi -i` takes it."""
+    return (
+        f"{pci}.0" if re.fullmatch(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}", pci) else "N"
     )
 
 
