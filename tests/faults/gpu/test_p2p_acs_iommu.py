@@ -1,8 +1,25 @@
 from __future__ import annotations
 
+import msgspec
+
+from holdfast.analysis.machine import GpuDirect, NvidiaFacts
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
+from tests.faults.machines import a_machine, a_plan, settings
+from tests.faults.made_topologies import BEHIND_A_SWITCH, IN_SLOTS, a_machine_of, pci_of
+from tests.faults.table import (
+    check_table,
+    explain_table,
+    flags,
+    leaves,
+    lint_table,
+    not_applicable,
+    passes_over,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
 
 VIA = "[rank0]: NCCL INFO Channel 00/0 : 0[1b000] -> 1[1c000] via P2P/IPC"
 IN_VAIN = (
@@ -133,4 +150,69 @@ test_lint = lint_table(
     leaves(shell("export NCCL_P2P_DISABLE=0")),
     leaves(shell("export NCCL_P2P_DISABLE=$NO_P2P")),
     leaves(shell("unset NCCL_P2P_DISABLE")),
+)
+
+REDIRECTED = pci_of(BEHIND_A_SWITCH, acs=True)
+UNREADABLE = pci_of(BEHIND_A_SWITCH, acs=None)
+TRANSLATED = msgspec.structs.replace(
+    pci_of(IN_SLOTS, acs=True, iommu="DMA-FQ"), cpu_vendor="AuthenticAMD"
+)
+PASSED_THROUGH = msgspec.structs.replace(
+    pci_of(IN_SLOTS, acs=True, iommu="identity"), cpu_vendor="AuthenticAMD"
+)
+TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
+
+test_check = check_table(
+    "p2p-acs-iommu",
+    speaks(
+        "warning",
+        a_machine_of(REDIRECTED),
+        saying=[
+            "between GPU0 and GPU1 through the root complex",
+            "for b in 0000:18:00.0 0000:18:01.0; do sudo setpci",
+        ],
+    ),
+    # GPUs talk over NVLink; a card reads their memory through the same bridges
+    speaks(
+        "warning",
+        a_machine_of(REDIRECTED, nvlink=True, plan=TWO_NODES),
+        saying=["between GPU0 and mlx5_0 and 1 other pair"],
+    ),
+    speaks(
+        "warning",
+        a_machine_of(TRANSLATED),
+        saying=["the IOMMU translates addresses", "GPU0 and GPU1", "iommu=pt", "DMA-FQ"],
+    ),
+    silent(a_machine_of(pci_of(BEHIND_A_SWITCH))),
+    silent(a_machine_of(PASSED_THROUGH)),
+    # one group: ACS did not keep them apart
+    silent(a_machine_of(pci_of(BEHIND_A_SWITCH, acs=None, iommu="DMA", iommu_group="7"))),
+    skips(a_machine_of(UNREADABLE), saying=["sudo holdfast check"]),
+    not_applicable(a_machine_of(REDIRECTED, nvlink=True), saying=["NVLink"]),
+    not_applicable(
+        a_machine_of(
+            REDIRECTED,
+            nvlink=True,
+            plan=TWO_NODES,
+            gpu_direct=GpuDirect(peermem="", dmabuf=False, kernel="6.8.0"),
+        ),
+        saying=["no direct traffic"],
+    ),
+    not_applicable(
+        a_machine_of(msgspec.structs.replace(REDIRECTED, virtual_machine="QEMU")),
+        saying=["virtual machine"],
+    ),
+    not_applicable(
+        a_machine_of(REDIRECTED, settings=settings(NCCL_P2P_DISABLE="1")), saying=["no direct"]
+    ),
+    not_applicable(a_machine_of(TRANSLATED, model="NVIDIA GeForce RTX 4090"), saying=["no direct"]),
+    # Intel: NCCL uses no P2P across root complexes
+    not_applicable(
+        a_machine_of(msgspec.structs.replace(TRANSLATED, cpu_vendor="GenuineIntel")),
+        saying=["no direct"],
+    ),
+    not_applicable(
+        a_machine_of(pci_of({"GPU0": BEHIND_A_SWITCH["GPU0"]}, acs=True)), saying=["one GPU"]
+    ),
+    not_applicable(a_machine(nvidia=NvidiaFacts(present=False)), saying=["no NVIDIA GPU"]),
 )

@@ -58,13 +58,6 @@ def nvlinks_between(one: Gpu, other: Gpu) -> int:
     )
 
 
-def redirecting(one: PciDevice, other: PciDevice, pci: PciFacts) -> tuple[str, ...]:
-    """Bridges that send traffic between two devices of one switch up to the root complex."""
-    shared = set(one.above) & set(other.above)
-    between = (set(one.above) | set(other.above)) - shared
-    return tuple(d.bus_id for d in pci.devices if d.bus_id in between and d.acs_redirects)
-
-
 def cpu_numbers(listed: str) -> set[int]:
     """'0-2,8' -> {0, 1, 2, 8}."""
     parts = (part.partition("-") for part in listed.split(",") if part)

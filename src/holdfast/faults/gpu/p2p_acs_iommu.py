@@ -16,30 +16,35 @@ Fix            Bare metal: disable ACS on the PCIe bridges (BIOS, or setpci at e
                disable the IOMMU or set it to passthrough (`iommu=pt`). Virtual machine: ask the
                provider for a topology with peer access; until then keep NCCL_P2P_DISABLE=1, which
                is slower.
-Known limits   holdfast does not test peer access itself; a hang in an early collective only
-               suggests it until the job has run with P2P disabled. `check` does not read ACS or
-               IOMMU settings.
+Known limits   `check` reads ACS of the bridges (as root only) and the mode of the IOMMU, for pairs
+               of devices between which NCCL would use P2P or GPUDirect; it says nothing in virtual
+               machines, and does not try peer access itself: `check --smoke` does. A hang in an
+               early collective only suggests this fault until the job has run with P2P disabled.
 Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/gpu_troubleshooting.rst
                NVIDIA/nccl src/transport/net_ib/common.h: what status 4 hints at
-               https://github.com/NVIDIA/nccl/issues/2079
+               NVIDIA/nccl src/graph/paths.cc: how far apart GPUs may be for P2P
+               https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#iommu-on-linux
+               https://github.com/NVIDIA/nccl/issues/2079 (ACS on root ports, two GPUs on AMD)
                https://github.com/NVIDIA/nccl/issues/631
                https://github.com/NVIDIA/nccl/issues/257
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.machine import MachineFacts, PciFacts, known
+from holdfast.analysis.machine.peer_paths import PeerPath, peer_paths
 from holdfast.analysis.source.source import Source
 from holdfast.analysis.variables.in_source import as_fact, at, readable, without
 from holdfast.analysis.variables.parsing import nccl_int
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Finding
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD310",
@@ -109,6 +114,81 @@ FIX_PCIE = (
     "disable ACS on the PCIe bridges, and disable the IOMMU or set it to passthrough (`iommu=pt`); "
     "in a virtual machine ask the provider; until then"
 )
+
+
+# --- on a machine -------------------------------------------------------------------------------
+
+
+@FAULT.check(needs=("pci", "nvidia", "settings", "rdma_devices", "gpu_direct"))
+def peers_are_kept_apart(facts: MachineFacts) -> Finding:
+    if not any(gpu.bus_id for gpu in known(facts.nvidia).gpus):
+        return FAULT.does_not_apply("no NVIDIA GPU")
+    pci = known(facts.pci)
+    if pci.virtual_machine:
+        return FAULT.does_not_apply("a virtual machine: it needs ACS, and its host sets it")
+    paths = peer_paths(facts)
+    if not paths:
+        return FAULT.does_not_apply(
+            "NCCL would use no direct traffic over PCIe here: one GPU, NVLink, or too far apart"
+        )
+    return (
+        _acs_redirects(paths)
+        or _iommu_translates(paths, pci)
+        or _acs_not_readable(paths, pci)
+        or FAULT.ok(f"nothing redirects direct traffic over PCIe ({_pairs(paths)})")
+    )
+
+
+def _acs_redirects(paths: Sequence[PeerPath]) -> Finding | None:
+    """Across root complexes ACS alone is harmless: the traffic goes there anyway."""
+    hit = [path for path in paths if path.in_switch and path.redirecting]
+    if not hit:
+        return None
+    bridges = sorted({bridge for path in hit for bridge in path.redirecting})
+    return FAULT.warning(
+        f"PCIe ACS sends direct traffic between {_pairs(hit)} through the root complex",
+        reason="it is slower there, and on some machines collectives hang or GPUDirect is refused; "
+        "on bare metal NVIDIA asks for ACS to be off",
+        evidence=[
+            Evidence(quote=f"{bridge}: ACSCtl redirects", source="PCI configuration space")
+            for bridge in bridges[:SHOWN]
+        ],
+        fix="disable it in the BIOS (ACS, or VT-d/AMD IOMMU), or until the next start: "
+        f"`for b in {' '.join(bridges)}; do sudo setpci -s $b ECAP_ACS+0x6.w=0000; done`",
+    )
+
+
+def _iommu_translates(paths: Sequence[PeerPath], pci: PciFacts) -> Finding | None:
+    hit = [path for path in paths if not path.in_switch]
+    if not hit or pci.iommu != "translating":
+        return None
+    return FAULT.warning(
+        f"the IOMMU translates addresses, and NCCL would use P2P between {_pairs(hit)} through it",
+        reason="CUDA does not support peer access over PCIe with a translating IOMMU on bare "
+        "metal: the first collective may hang, or data may be wrong",
+        evidence=[
+            Evidence(quote=device.iommu, source=f"/sys/bus/pci/devices/{device.bus_id}/iommu_group")
+            for device in pci.devices
+            if device.name in hit[0].ends
+        ],
+        fix="start the kernel with `iommu=pt`; until then `export NCCL_P2P_DISABLE=1`",
+    )
+
+
+def _acs_not_readable(paths: Sequence[PeerPath], pci: PciFacts) -> Finding | None:
+    if pci.acs_readable or all(path.together for path in paths if path.in_switch):
+        return None
+    return FAULT.skipped(
+        "only root may read ACS of PCIe bridges: `sudo holdfast check --only p2p-acs-iommu`"
+    )
+
+
+def _pairs(paths: Sequence[PeerPath]) -> str:
+    more = f" and {text.counted(len(paths) - 1, 'other pair')}" if paths[1:] else ""
+    return f"{paths[0]}{more}"
+
+
+# --- in what is left of a job -------------------------------------------------------------------
 
 
 @FAULT.explain
