@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
+from holdfast.catalogue import by_slug
+from holdfast.findings import Diagnosis
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import (
     explain_table,
@@ -148,3 +151,21 @@ test_explain = explain_table(
     passes_over(wreckage("train.cpp:12: main: Assertion `batch` failed.")),
     passes_over(wreckage("For debugging consider passing CUDA_LAUNCH_BLOCKING=1")),
 )
+
+
+@pytest.mark.parametrize(
+    ("xid", "ruled_out", "unknown"),
+    [
+        ("31, pid=1008, name=python3, channel 0x0000000a, intr 0", "Xid 31 only", ""),
+        ("48, pid=1008, name=python3, DBE", "", ""),
+        ("", "", "check the kernel log for an Xid"),
+    ],
+)
+def test_an_xid_says_whether_the_gpu_is_at_fault(xid: str, ruled_out: str, unknown: str) -> None:
+    line = f"NVRM: Xid (PCI:0000:3d:00): {xid}" if xid else "step 3"
+    error = "[rank2]: RuntimeError: CUDA error: an illegal memory access was encountered"
+    seen = wreckage(error, line)
+    (found,) = by_slug("cuda-assert").ask_explain(seen)
+    assert isinstance(found, Diagnosis)
+    assert [ruled_out in one for one in found.ruled_out] == ([True] if ruled_out else [])
+    assert [unknown in one for one in found.unknown] == ([True] if unknown else [])

@@ -26,6 +26,8 @@ def test_an_error_of_the_program_keeps_its_name_and_shows_its_xid() -> None:
     assert found is not None
     assert found.slug == "cuda-assert"
     assert any("31, pid=4002" in quote for quote in quotes(scene))
+    # its own load is over
+    assert not any(quote.startswith("GPU ") for quote in quotes(scene))
 
 
 def test_an_nvswitch_shows_whatever_the_fault() -> None:

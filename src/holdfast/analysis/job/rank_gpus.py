@@ -67,7 +67,8 @@ def evidence(scene: Scene, ranks: Iterable[int]) -> list[Evidence]:
     for machine in surroundings.machines(scene, ranks):
         host = machine.node or None
         for rank in machine.ranks:
-            if gpu := gpu_of(scene, rank):
+            gpu = gpu_of(scene, rank)
+            if gpu and (_lives(scene, rank) or gpu.lost or gpu.new_uncorrected):
                 found.append(Evidence(quote=state(gpu), source="NVML", rank=rank, host=host))
             found += [
                 Evidence(quote=event.line, source="kernel log", rank=rank, host=host)
@@ -78,6 +79,11 @@ def evidence(scene: Scene, ranks: Iterable[int]) -> list[Evidence]:
             for event in switch_events(machine.seen)[-MOST_LINES:]
         ]
     return found
+
+
+def _lives(scene: Scene, rank: int) -> bool:
+    """After its end, load and memory of its GPU tell nothing of it."""
+    return scene.rank(rank).death is None
 
 
 def state(gpu: GpuLook) -> str:

@@ -30,8 +30,10 @@ import re
 from collections.abc import Sequence
 
 from holdfast.analysis.job import phrases
-from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs import sightings, xid_reports
+from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.logs.xid_table import XidBlame, look_up
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import Scene
@@ -110,6 +112,7 @@ ASSERTION_CAUSES = (
 )
 
 
+UNKNOWN_XID = "whether the GPU is at fault: check the kernel log for an Xid"
 KERNEL_FAILED = re.compile(
     r"(?:CUDA|HIP) error: (?P<what>device-side assert triggered|an illegal memory access was "
     r"encountered|unspecified launch failure|misaligned address|an illegal instruction was "
@@ -164,8 +167,18 @@ def gpu_kernel_failed(wreckage: Wreckage) -> Diagnosis | None:
         "`compute-sanitizer python …`; disable custom and fused kernels one by one; if it only "
         "ever happens on one GPU, suspect that GPU",
         next="dmesg -T | grep Xid",
-        unknown=["whether the GPU is at fault: check the kernel log for an Xid"],
+        ruled_out=_ruled_out(wreckage),
+        unknown=[] if wreckage.seen(kernel.XID) else [UNKNOWN_XID],
     )
+
+
+def _ruled_out(wreckage: Wreckage) -> list[str]:
+    """An Xid that names the program: the driver itself does not blame the GPU."""
+    numbers = {xid_reports.number(one) for one in wreckage.seen(kernel.XID)}
+    if not numbers or not all(look_up(n).blame is XidBlame.PROGRAM for n in numbers):
+        return []
+    listed = ", ".join(str(number) for number in sorted(numbers))
+    return [f"a broken GPU, as far as the driver tells: it reported Xid {listed} only"]
 
 
 def _launch_timed_out(seen: Sequence[Sighting]) -> Diagnosis:
