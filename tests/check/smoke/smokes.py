@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from holdfast.analysis.machine import Reach, Smoke, SmokeStage
 from holdfast.check.smoke.judge import judge
-from holdfast.check.smoke.stages import LADDER, STAGES, Record
+from holdfast.check.smoke.stages import LADDER, PAIR_BYTES, STAGES, TOP_RUNG, Record
 
 LOOPBACK = (Reach(address="127.0.0.1", port=20001, error="", seconds=0.001),)
 WORLD = 4
@@ -54,6 +55,62 @@ def exit_of(rank: int, stage: str, code: int, text: str = "") -> Record:
 
 def late(rank: int, stage: str, state: str = "S") -> Record:
     return Record(rank=rank, kind="late", stage=stage, text=state)
+
+
+def gpu_uuid(rank: int) -> str:
+    """As tests/faults/made_gpus.py has it."""
+    return f"GPU-00000000-0000-0000-0000-00000000000{rank}"
+
+
+def channels(world: int, way: str) -> list[Record]:
+    """What NCCL prints of a ring over all ranks, two channels each."""
+    mark = "[send] " if way.startswith("NET") else ""
+    return [
+        Record(
+            rank=rank,
+            kind="nccl",
+            stage="nccl",
+            text=f"n:1:1 [{rank}] NCCL INFO Channel {channel:02d}/0 : {rank}[{rank}] -> "
+            f"{(rank + 1) % world}[{(rank + 1) % world}] {mark}via {way}",
+        )
+        for rank in range(world)
+        for channel in range(2)
+    ]
+
+
+def gpu_smoke(
+    world: int = WORLD,
+    *,
+    way: str = "P2P/CUMEM/read",
+    speed: float = 350e9,
+    pair_speed: float = 300e9,
+    slow: Mapping[tuple[int, int], float] = MappingProxyType({}),
+    more: Iterable[Record] = (),
+) -> Smoke:
+    """NCCL among the GPUs of one machine, all well; `slow`: the speed of single pairs."""
+    ranks = range(world)
+    seconds = 2 * (world - 1) / world * TOP_RUNG / speed
+    records = [
+        *up_to("gloo", ranks),
+        *channels(world, way),
+        *(Record(rank=r, kind="rung", stage="nccl", size=TOP_RUNG, seconds=seconds) for r in ranks),
+        *(
+            Record(
+                rank=rank,
+                kind="pair",
+                stage="nccl",
+                peer=peer,
+                size=PAIR_BYTES,
+                seconds=PAIR_BYTES / slow.get((min(rank, peer), max(rank, peer)), pair_speed),
+            )
+            for rank in ranks
+            for peer in ranks
+            if peer != rank
+        ),
+        *(done(rank, "nccl", gpu=gpu_uuid(rank)) for rank in ranks),
+        *more,
+    ]
+    return judge(world, records, loopback=LOOPBACK, seconds=60.0)
 
 
 def verdict(records: list[Record], **changes: Any) -> Smoke:

@@ -19,12 +19,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.analysis.machine import Plan, Smoke
+from holdfast.analysis.machine import Plan, Smoke, Unread
 from holdfast.check.smoke import conduct, endpoint
 from holdfast.check.smoke.stages import LADDER
 from holdfast.errors import ConfigError, EnvironmentFailure
 from tests.check.smoke.smokes import LOOPBACK, failure
 from tests.faults.machines import a_plan
+
+FAKE_NCCL = Path(__file__).parents[2] / "fakes" / "nccl_over_gloo"
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="needs torch: the ranks import it"
@@ -136,6 +138,49 @@ def test_four_ranks_come_meet_and_add_up() -> None:
     if smoke.ranks[0].device == "cpu":
         assert smoke.stages[4].status == "skipped"
         assert smoke.stages[4].reason
+
+
+def gpu_job(ranks: int, **more: str) -> Plan:
+    """A job on a machine with GPUs and NCCL, as tests/fakes/nccl_over_gloo makes them up."""
+    path = os.pathsep.join(filter(None, [str(FAKE_NCCL), os.environ.get("PYTHONPATH", "")]))
+    fake = {"PYTHONPATH": path, "FAKE_GPUS": str(ranks), "NCCL_DEBUG_FILE": "/nowhere/%h", **more}
+    return job(nproc=ranks, environment={**os.environ, **fake})
+
+
+@needs_torch
+def test_nccl_sums_by_every_transport_and_says_which_it_took() -> None:
+    smoke = smoke_of(gpu_job(2, FAKE_NCCL_VERSION="2.31.1"))
+    assert smoke.stages[-1].status == "ok", smoke.stages
+    assert {link.name for link in smoke.links} == {"P2P/CUMEM"}
+    assert [(one.name, one.status) for one in smoke.rounds] == [("shm", "ok"), ("net", "ok")]
+    assert [{link.name for link in one.links} for one in smoke.rounds] == [{"SHM"}, {"NET/Socket"}]
+    assert all(one.bandwidth > 0 for one in smoke.rounds)
+    assert [rank.gpu[-1] for rank in smoke.ranks] == ["0", "1"]
+    assert not isinstance(smoke.diagnostics, Unread)
+    assert smoke.diagnostics[0].check == "p2p"
+
+
+@pytest.mark.long
+@needs_torch
+@pytest.mark.parametrize("broken", ["p2p", "sums"])
+def test_p2p_that_hangs_or_gives_wrong_sums_is_told_by_the_rounds(broken: str) -> None:
+    plan = gpu_job(2, FAKE_NCCL_BROKEN=broken)
+    smoke = conduct.run(plan, loopback=LOOPBACK, say=lambda _: None, seconds=10)
+    failed = failure(smoke)
+    assert (failed.name, failed.cause) == ("nccl", "p2p-acs-iommu")
+    assert [one.status for one in smoke.rounds] == ["ok", "ok"]
+
+
+@pytest.mark.long
+@needs_torch
+def test_pairs_of_gpus_are_timed_and_the_slow_one_shows() -> None:
+    smoke = smoke_of(gpu_job(4, FAKE_SLOW_GPU="2", FAKE_SLOW_SECONDS="2", FAKE_NCCL_BROKEN="shm"))
+    with_2 = {p.bandwidth for p in smoke.pairs if 2 in (p.first, p.second)}
+    others = {p.bandwidth for p in smoke.pairs if 2 not in (p.first, p.second)}
+    assert (len(with_2), len(others)) == (3, 3)
+    assert max(with_2) < min(others)
+    assert [(one.name, one.status) for one in smoke.rounds] == [("shm", "failed"), ("net", "ok")]
+    assert "fake shm is broken" in smoke.rounds[0].reason
 
 
 @needs_torch

@@ -1,9 +1,11 @@
-from holdfast.analysis.machine import Reach, Unread
+import msgspec
+
+from holdfast.analysis.machine import Reach, Smoke, SmokeRound, Unread
 from holdfast.analysis.nodes.isolation import Isolation, JudgedPair, PairOutcome
 from holdfast.analysis.nodes.smoke import GroupTest, LeftOut
 from holdfast.check.smoke.stages import Record
 from tests.analysis.logs.patterns.made import wreckage
-from tests.check.smoke.smokes import a_smoke, error, exit_of, up_to, verdict
+from tests.check.smoke.smokes import a_smoke, error, exit_of, gpu_smoke, up_to, verdict
 from tests.faults import between
 from tests.faults.machines import a_machine
 from tests.faults.made_nodes import name_of, replace, some_nodes
@@ -33,6 +35,15 @@ DROPPED = verdict(
 )
 MISSING = verdict([*up_to("store"), exit_of(2, "gloo", -9)])
 
+
+def without(name: str, status: str) -> Smoke:
+    """NCCL passed, and once more with its faster transports switched off."""
+    seen = SmokeRound(
+        name=name, settings={"NCCL_P2P_DISABLE": "1"}, status=status, reason="no such file"
+    )
+    return msgspec.structs.replace(gpu_smoke(), rounds=(seen,))
+
+
 test_check = check_table(
     "group-does-not-form",
     speaks(
@@ -52,6 +63,13 @@ test_check = check_table(
     speaks("error", a_machine(smoke=WRONG), saying=["wrong sum on rank 1", "do not train"]),
     speaks("error", a_machine(smoke=DROPPED), saying=["stage 'loopback'", "dropped"]),
     silent(a_machine(smoke=a_smoke())),
+    speaks(
+        "warning",
+        a_machine(smoke=without("shm", "failed")),
+        saying=["NCCL fails over shared memory", "P2P/CUMEM", "/dev/shm"],
+    ),
+    silent(a_machine(smoke=without("net", "ok"))),
+    silent(a_machine(smoke=without("net", "skipped"))),
     skips(a_machine(smoke=MISSING), saying=["see ranks-missing"]),
     skips(a_machine(smoke=Unread(why="torch is broken")), saying=["torch is broken"]),
     not_applicable(a_machine(), saying=["not asked for: add --smoke"]),

@@ -12,8 +12,10 @@ How to be sure `holdfast check --smoke` builds the layers one after the other, i
                compared exactly, so a pass also means that they were correct. Across nodes it tests
                pairs, all at once, in rounds: each node of a pair that fails meets another that
                passed. A node that fails with two of those is bad; where both pass elsewhere and
-               fail again together, it is the link between them. Then all nodes together. For NCCL
-               alone, nccl-tests is a second opinion, but it may load another libnccl than torch.
+               fail again together, it is the link between them. Then all nodes together. On one
+               machine NCCL runs once more without direct access between GPUs (NCCL_P2P_DISABLE),
+               and once over the network alone (NCCL_SHM_DISABLE too), so a broken transport is told
+               from a broken GPU. nccl-tests is a second opinion (`holdfast check --nccl-tests`).
 Fix            Fix the layer that the finding names; the layers above it need nothing. If the sums
                are wrong although everything connects, do not train on this machine; run Gloo and
                NCCL separately, then check memory (ECC) and the network card.
@@ -36,6 +38,7 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Smoke, SmokeRank, SmokeStage, known
+from holdfast.analysis.machine.nccl_links import in_words
 from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.nodes.isolation import JudgedNode, JudgedPair, PairOutcome
 from holdfast.analysis.nodes.smoke import SmokeBetween, tests_of
@@ -86,6 +89,48 @@ def smoke_test_failed(facts: MachineFacts) -> Finding:
         evidence=[_stage(stage) for stage in smoke.stages] + _complaints(smoke),
         fix=_fix(smoke, failed),
     )
+
+
+@FAULT.check(needs=("smoke",))
+def a_transport_of_nccl_fails(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    """The job's own way works, and one that it falls back to does not."""
+    if facts.smoke is None:
+        return FAULT.does_not_apply("not asked for: add --smoke")
+    smoke = known(facts.smoke)
+    nccl = smoke.stage("nccl")
+    if nccl is None or nccl.status != "ok":
+        return ()  # the other face speaks of that
+    failed = [one for one in smoke.rounds if one.status == "failed"]
+    tried = [one.name for one in smoke.rounds if one.status == "ok"]
+    if not failed:
+        return FAULT.ok(f"NCCL passed as the job would use it{_also_by(tried)}")
+    return [
+        FAULT.warning(
+            f"NCCL fails over {NAMES[one.name]}, which it would use where GPUs cannot reach each "
+            "other",
+            reason=f"{one.reason}; the job's own way works: {in_words(smoke.links)}",
+            evidence=[
+                Evidence(
+                    quote=f"with {' '.join(f'{k}={v}' for k, v in one.settings.items())}: "
+                    f"{one.reason}",
+                    source="smoke test",
+                )
+            ],
+            fix=FIXES[one.name],
+        )
+        for one in failed
+    ]
+
+
+NAMES = {"shm": "shared memory", "net": "the network"}
+FIXES = {
+    "shm": "look at it: `df -h /dev/shm`; in containers `--ipc=host` or a larger `--shm-size`",
+    "net": "a job on several machines fails the same way: `holdfast check --smoke --verbose`",
+}
+
+
+def _also_by(names: Sequence[str]) -> str:
+    return f", and over {text.names(NAMES[name] for name in names)} alone" if names else ""
 
 
 def _success(smoke: Smoke) -> str:

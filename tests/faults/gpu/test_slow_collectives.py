@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.analysis import machine as f
+from tests.check.smoke.smokes import a_smoke, error, gpu_smoke, up_to, verdict
+from tests.faults.machines import a_machine, settings
+from tests.faults.made_gpus import a_gpu, an_sxm_gpu, nvidia
+from tests.faults.table import check_table, not_applicable, silent, skips, speaks
+
+
+def hgx(smoke: f.Smoke, world: int = 8, **changes: Any) -> f.MachineFacts:
+    """Eight H100s behind NVSwitch."""
+    gpus = nvidia(*(an_sxm_gpu(index) for index in range(world)))
+    return a_machine(**{"nvidia": gpus, "smoke": smoke, **changes})
+
+
+def pcie(smoke: f.Smoke, **changes: Any) -> f.MachineFacts:
+    """Four H100s in PCIe 5.0 slots: 48 GB/s by NCCL's reckoning."""
+    return a_machine(smoke=smoke, **changes)
+
+
+def bridged(*joined: tuple[int, int]) -> f.NvidiaFacts:
+    """Four cards of which some are joined two by two, by twelve links."""
+    gpus = [a_gpu(index) for index in range(4)]
+    for one, other in joined:
+        for here, there in ((one, other), (other, one)):
+            links = tuple(
+                f.NvLink(index=n, active=True, remote="gpu", remote_bus_id=gpus[there].bus_id)
+                for n in range(12)
+            )
+            gpus[here] = a_gpu(here, nvlinks=links)
+    return nvidia(*gpus)
+
+
+HELD = f.GpuHolder(pid=7, memory=1 << 30, command="python train.py", user="kim")
+IN_USE = [an_sxm_gpu(index, holders=(HELD,)) for index in range(8)]
+THROUGH_THE_HOST = gpu_smoke(8, way="SHM/direct/direct", speed=20e9)
+ALL_OF_3 = {(n, 3): 20e9 for n in range(3)} | {(3, n): 20e9 for n in range(4, 8)}
+SLOW_CLASS = {(0, 2): 20e9, (0, 3): 20e9, (1, 2): 20e9, (1, 3): 20e9}
+ONE_CUT = f.Smoke(world=1, ranks=(), stages=gpu_smoke(2).stages, ladder=(), shared_gpus=False)
+
+test_check = check_table(
+    "slow-collectives",
+    # --- against the median of its kind
+    speaks(
+        "warning",
+        hgx(gpu_smoke(8, slow=ALL_OF_3)),
+        saying=["GPU 3 (0000:4b:00.0) exchanges data at 20 GB/s", "each of 7 others", "300 GB/s"],
+        not_saying=["GPU 2 (0000:3b:00.0) exchanges"],
+    ),
+    speaks(
+        "warning",
+        hgx(gpu_smoke(8, slow={(2, 5): 100e9})),
+        saying=["link between GPU 2 (0000:3b:00.0) and GPU 5", "28 pairs joined by NV18"],
+    ),
+    # cards joined two by two: the others go over PCIe and are slower as they should be
+    silent(
+        pcie(
+            gpu_smoke(4, way="P2P/IPC", speed=20e9, pair_speed=200e9, slow=SLOW_CLASS),
+            nvidia=bridged((0, 1), (2, 3)),
+        )
+    ),
+    # --- against the table
+    speaks(
+        "warning",
+        hgx(gpu_smoke(8, speed=40e9)),
+        saying=["reaches 40 GB/s of the 371 GB/s of 18 NVLinks", "P2P/CUMEM", "--nccl-tests"],
+    ),
+    speaks(
+        "note",
+        pcie(gpu_smoke(4, way="SHM/direct/direct", speed=2e9)),
+        saying=["2 GB/s of the 48 GB/s of PCIe 5.0 x16"],
+    ),
+    silent(hgx(gpu_smoke(8, speed=480e9))),  # NVLink SHARP
+    silent(hgx(gpu_smoke(8, speed=150e9))),
+    silent(pcie(gpu_smoke(4, way="SHM/direct/direct", speed=8e9))),
+    # two bridged H100 PCIe measure 116 of 247 GB/s and are healthy (NVIDIA/nccl issue 1161)
+    silent(pcie(gpu_smoke(2, speed=116e9), nvidia=bridged((0, 1)))),
+    # --- NVLink is there and not used
+    speaks(
+        "warning",
+        hgx(THROUGH_THE_HOST),
+        saying=["NVLink joins these GPUs, and NCCL does not use it", "NV18", "--ipc=host"],
+    ),
+    speaks(
+        "note",
+        hgx(
+            gpu_smoke(8, way="SHM/direct/direct", speed=20e9),
+            settings=settings(NCCL_P2P_DISABLE="1"),
+        ),
+        saying=["because NCCL_P2P_DISABLE is set", "unset NCCL_P2P_DISABLE"],
+    ),
+    # --- nothing to judge
+    not_applicable(a_machine(), saying=["add --smoke"]),
+    not_applicable(a_machine(smoke=a_smoke()), saying=["NCCL was not used"]),
+    not_applicable(a_machine(smoke=ONE_CUT), saying=["one rank"]),
+    skips(
+        a_machine(smoke=verdict([*up_to("gloo"), error(0, "nccl", "no")])), saying=["failed over"]
+    ),
+    skips(
+        hgx(
+            gpu_smoke(8, speed=1e9),
+            nvidia=nvidia(*(an_sxm_gpu(n, holders=(HELD,)) for n in range(8))),
+        ),
+        saying=["other processes use GPU 0-7"],
+    ),
+    skips(a_machine(smoke=gpu_smoke(4), nvidia=nvidia(a_gpu(0))), saying=["does not show every"]),
+)
