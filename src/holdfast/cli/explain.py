@@ -38,6 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run", metavar="RUN", help="a holdfast run: its id, the beginning of its id, or 'latest'"
     )
+    parser.add_argument(
+        "--ras",
+        nargs="?",
+        const="",
+        metavar="HOST:PORT",
+        help="a running job, by asking NCCL's RAS (2.24 or newer); default: NCCL_RAS_ADDR, else "
+        "localhost:28028",
+    )
     runs.add_folder_only(parser)
     parser.add_argument("--list", action="store_true", help="every fault, one line each")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -47,10 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     words: list[str] = arguments.words
     if arguments.list:
         return _show_pages("", arguments)
-    if arguments.pid:
-        return _explain_running(arguments.pid, arguments)
-    if arguments.run:
-        return _explain_run(arguments)
+    if arguments.pid or arguments.run or arguments.ras is not None:
+        return _explain_named_job(arguments)
     if not words and _is_piped_to():
         words = [STDIN]
     if not words:
@@ -67,6 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
     if paths or any(os.sep in word for word in missing):
         raise ConfigError(f"there is no file or folder {missing[0]!r}")
     return _show_pages(" ".join(words), arguments)
+
+
+def _explain_named_job(arguments: argparse.Namespace) -> int:
+    if arguments.pid:
+        return _explain_running(arguments.pid, arguments)
+    return _explain_run(arguments) if arguments.run else _explain_ras(arguments)
 
 
 def _names_a_fault(word: str) -> bool:
@@ -169,8 +181,29 @@ def _explain_running(pids: list[int], arguments: argparse.Namespace) -> int:
     return _answer(wreckage, arguments, places=from_scene.places(scene))
 
 
+def _explain_ras(arguments: argparse.Namespace) -> int:
+    from holdfast.analysis.logs.wreckage import Wreckage
+    from holdfast.analysis.ras import address
+    from holdfast.explain import live_ras
+
+    typed = arguments.ras or os.environ.get(address.SETTING, "")
+    try:
+        where = address.parse(typed)
+    except ValueError as problem:
+        raise ConfigError(
+            f"--ras: {problem}", hint=f"for example --ras localhost:{address.PORT}"
+        ) from None
+    streams.remark(f"asking NCCL's RAS at {where} twice, {live_ras.APART:g} s apart")
+    seen = live_ras.look(where)
+    return _answer(Wreckage(ras=seen.answers), arguments, ras=live_ras.lines(seen))
+
+
 def _answer(
-    wreckage: Wreckage, arguments: argparse.Namespace, *, places: Sequence[Evidence] = ()
+    wreckage: Wreckage,
+    arguments: argparse.Namespace,
+    *,
+    places: Sequence[Evidence] = (),
+    ras: Sequence[str] = (),
 ) -> int:
     from holdfast import catalogue
     from holdfast.explain.diagnose import diagnose
@@ -184,6 +217,7 @@ def _answer(
         anomalies=report.anomalies,
         remarks=report.remarks,
         places=places,
+        ras=ras,
     )
     streams.answer(answer, encoding=document.ENCODING if arguments.json else None)
     return 1 if report.failed else 0

@@ -34,6 +34,11 @@ ALIVE_AND_WELL = (
     "is, is shown below."
 )
 
+RAS_IS_CONTENT = (
+    "NCCL's RAS finds nothing wrong: every process of the job answers, none reports an error, and "
+    "no rank stays behind. It does not see whether collectives finish."
+)
+
 
 def report(
     diagnoses: Sequence[Diagnosis],
@@ -42,8 +47,10 @@ def report(
     anomalies: Sequence[Evidence],
     remarks: Sequence[str],
     places: Sequence[Evidence] = (),
+    ras: Sequence[str] = (),
 ) -> str:
-    """`places`: where each rank of a running job is; nothing failed there, at most it hangs."""
+    """`places`: where each rank of a running job is; nothing failed there, at most it hangs.
+    `ras`: what NCCL itself says of one."""
     blocks = []
     if diagnoses:
         blocks.append(leading(diagnoses[0]))
@@ -53,12 +60,16 @@ def report(
         blocks.append(_wrapped(UNEXPLAINED))
     else:
         healthy = HEALTHY_IN_PART if remarks else HEALTHY
-        blocks.append(_wrapped(ALIVE_AND_WELL if places else healthy))
+        blocks.append(_wrapped(ALIVE_AND_WELL if places else RAS_IS_CONTENT if ras else healthy))
     shown = set(diagnoses[0].evidence if diagnoses else ())
     if early := [item for item in anomalies if item not in shown]:
         blocks.append("\n".join(["earliest signs of trouble:", *_listed(early)]))
     if places:
         blocks.append("\n".join(["where each rank is:", *map(_place, places)]))
+    if ras:
+        blocks.append(
+            "\n".join(["what NCCL's RAS says:", *(_wrapped(o, "  ", "    ") for o in ras)])
+        )
     if remarks:
         blocks.append("\n".join(_remarks(remarks)))
     return "\n\n".join(blocks)

@@ -114,8 +114,10 @@ def diagnoses(
     anomalies: Sequence[Evidence],
     remarks: Sequence[str],
     places: Sequence[Evidence] = (),
+    ras: Sequence[str] = (),
 ) -> str:
-    """What `holdfast explain PATH --json` prints; `places` only of a job that still lives."""
+    """What `holdfast explain PATH --json` prints; `places` and `ras` only of a job that still
+    lives."""
     listed = [
         {name: value for name, value in msgspec.structs.asdict(one).items() if name != "order"}
         | {"grade": one.grade}
@@ -131,6 +133,8 @@ def diagnoses(
     }
     if places:
         document["places"] = places
+    if ras:
+        document["ras"] = ras
     return _dump(document)
 
 

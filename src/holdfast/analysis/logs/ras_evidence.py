@@ -113,7 +113,7 @@ def _quote(answer: RasAnswer, one: RasProcess | RasMember, words: str) -> Eviden
     return Evidence(
         quote=f"{_place(one)} {words}",
         source=answer.source,
-        line=one.line or None,
+        line=one.line or None if not answer.at else None,
         rank=number(answer, one),
     )
 
