@@ -1,79 +1,77 @@
-"""What the driver's library says, by a stand-in for that library: there is no GPU here."""
+"""What `run` asks of the driver, by a fake of its library: there is no GPU here."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from holdfast.analysis.machine import Unread, known
 from holdfast.analysis.scene.gpu import GpuLook
 from holdfast.system import gpus
-
-LIBRARY = """
-import os, time
-from types import SimpleNamespace
-class NVMLError(Exception): pass
-def nvmlInit(): {init}
-def nvmlDeviceGetCount(): return 2
-def nvmlDeviceGetHandleByIndex(index): return index
-def nvmlDeviceGetUUID(gpu): return f"GPU-{{gpu}}"
-def nvmlDeviceGetUtilizationRates(gpu): return SimpleNamespace(gpu=100 * gpu)
-def nvmlDeviceGetPowerUsage(gpu):
-    if gpu: return 126_800
-    raise NVMLError
-def nvmlDeviceGetEnforcedPowerLimit(gpu): return 700_000
-NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 1, 0
-def nvmlDeviceGetTotalEccErrors(gpu, kind, when): return 4 + kind + when
-def nvmlDeviceGetMemoryInfo(gpu): return SimpleNamespace(used=5, total=80)
-def nvmlDeviceGetPciInfo(gpu): return SimpleNamespace(busId=b"00000000:3D:00.0")
-def nvmlDeviceGetComputeRunningProcesses(gpu): return [SimpleNamespace(pid=7 + gpu)]
-"""
+from tests.fakes.nvml import profiles
+from tests.fakes.nvml.gpu_kinds import gpu
+from tests.fakes.nvml.install import install
+from tests.fakes.nvml.state import FakeDriver
 
 
-@pytest.fixture
-def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
-    return tmp_path / "pynvml.py"
-
-
-def test_every_gpu_is_described(library: Path) -> None:
-    library.write_text(LIBRARY.format(init="pass"))
-    both: Any = {
-        "limit": 700.0,
-        "bus_id": "00000000:3D:00.0",
-        "memory": 5,
-        "memory_total": 80,
-        "uncorrected": 5,
-    }
-    assert gpus.look(seconds=20) == (
-        GpuLook(index=0, uuid="GPU-0", busy=0, power=0.0, pids=(7,), **both),
-        GpuLook(index=1, uuid="GPU-1", busy=100, power=126.8, pids=(8,), **both),
+def test_every_gpu_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = gpu(1, utilization=100, power=126_800, processes=((8, 5), (9, None)))
+    busy.memory_used, busy.ecc_errors = 40 << 30, (7, 2, 7, 3)
+    install(monkeypatch, FakeDriver(version="580.105.08", cuda=13000, gpus=(gpu(0), busy)))
+    idle, seen = known(gpus.look(seconds=20))
+    assert (idle.index, idle.busy, idle.pids, idle.uncorrected) == (0, 0, (), 0)
+    assert seen == GpuLook(
+        index=1,
+        uuid=busy.uuid,
+        busy=100,
+        power=126.8,
+        limit=700.0,
+        pids=(8, 9),
+        bus_id="0000:2c:00.0",
+        memory=(40 << 30) + (480 << 20),
+        memory_total=81559 << 20,
+        uncorrected=2,
     )
 
 
-def test_a_lost_gpu_is_an_answer(library: Path) -> None:
-    lost = "raise NVMLError('GPU is lost')"
-    library.write_text(LIBRARY.format(init="pass") + f"def nvmlDeviceGetUUID(gpu): {lost}\n")
-    first, _ = known(gpus.look(seconds=20))
-    assert (first.index, first.lost) == (0, "GPU is lost")
+def test_a_lost_gpu_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, profiles.lost_gpu())
+    seen = known(gpus.look(seconds=20))
+    assert [(one.index, one.lost) for one in seen if one.lost] == [(3, "GPU is lost")]
+    assert len(seen) == 8
 
 
-def test_a_driver_that_hangs_is_not_waited_for(library: Path) -> None:
-    library.write_text(LIBRARY.format(init="time.sleep(600)"))
-    answer = gpus.look(seconds=0.2)
+def test_a_gpu_that_hangs_is_named_and_the_others_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, profiles.hung_gpu("nvmlDeviceGetUtilizationRates"))
+    seen = known(gpus.look(seconds=2))
+    assert [(one.index, one.silent) for one in seen if one.silent] == [(5, "no answer within 2 s")]
+    assert len(seen) == 8
+
+
+def test_a_gpu_of_another_job_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, profiles.without_permission())
+    assert [one.index for one in known(gpus.look(seconds=20))] == [0, 2, 3]
+
+
+def test_a_gpu_in_parts_does_not_tell_how_busy_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, profiles.with_mig())
+    (seen,) = known(gpus.look(seconds=20))
+    assert (seen.busy, seen.limit) == (None, 400.0)
+
+
+def test_a_driver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, profiles.hung_driver())
+    answer = gpus.look(seconds=0.4)
     assert isinstance(answer, Unread)
     assert answer.timed_out
 
 
-def test_a_driver_that_is_not_there_is_said(library: Path) -> None:
-    library.write_text(LIBRARY.format(init="raise NVMLError('Driver Not Loaded')"))
-    assert gpus.look(seconds=20) == Unread(why="NVMLError: Driver Not Loaded")
+def test_a_driver_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, profiles.not_loaded())
+    assert gpus.look(seconds=20) == Unread(why="Driver Not Loaded")
 
 
 def test_without_the_package_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert gpus.look() is gpus.MISSING
+    monkeypatch.setattr(gpus, "installed", lambda: False)
+    missing = gpus.look()
+    assert isinstance(missing, Unread)
+    assert "pip install nvidia-ml-py" in missing.why

@@ -1,23 +1,21 @@
-"""Ask NVIDIA's driver how busy each GPU is, where the package nvidia-ml-py is installed.
-
-In a child with a deadline: when a GPU hangs, so may every question to its driver.
-"""
+"""How busy each GPU is while a job runs; by NVML, in children with a deadline."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import os
-from typing import Any
+from collections.abc import Collection
 
 import msgspec
 
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.gpu import GpuLook
 from holdfast.system import deadline
+from holdfast.system.nvidia.bus_id import short_bus_id
+from holdfast.system.nvidia.each_gpu import ask_each
+from holdfast.system.nvidia.library import MISSING, GpuGone, Library, installed
 
 SECONDS = 1.0
-MISSING = Unread(why="nvidia-ml-py is not installed beside holdfast: pip install nvidia-ml-py")
+_UNCORRECTED, _SINCE_LOADED = 1, 0
 
 
 def has_driver() -> bool:
@@ -25,58 +23,60 @@ def has_driver() -> bool:
     return os.path.exists("/dev/nvidiactl")
 
 
-def look(*, seconds: float = SECONDS) -> tuple[GpuLook, ...] | Unread:
-    """Every GPU of this machine."""
-    if importlib.util.find_spec("pynvml") is None:
+def look(
+    *, seconds: float = SECONDS, without: Collection[int] = ()
+) -> tuple[GpuLook, ...] | Unread:
+    """Every GPU of this machine, but those of these indexes."""
+    if not installed():
         return MISSING
-    answer = deadline.ask({"gpus": _ask}, seconds=seconds)["gpus"]
+    nvml = Library()
+    counted = deadline.ask({"count": lambda: _count(nvml)}, seconds=seconds / 2)["count"]
+    if isinstance(counted, Unread):
+        return counted
+    wanted = [index for index in range(int(counted)) if index not in without]
+    answers = ask_each(nvml, wanted, _look, seconds=seconds)
+    looks = (_answered(index, answer) for index, answer in answers.items())
+    return tuple(seen for seen in looks if seen)
+
+
+def _count(nvml: Library) -> bytes:
+    code, error = nvml.initialise()
+    if code:
+        raise OSError(error)
+    return str(nvml.number("nvmlDeviceGetCount") or 0).encode()
+
+
+def _answered(index: int, answer: bytes | Unread) -> GpuLook | None:
     if isinstance(answer, Unread):
-        return answer
-    return msgspec.msgpack.decode(answer, type=tuple[GpuLook, ...])
+        return GpuLook(index=index, uuid="", busy=None, power=0.0, limit=0.0, silent=answer.why)
+    return msgspec.msgpack.decode(answer, type=GpuLook | None)
 
 
-def _ask() -> bytes:
-    import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
-
-    pynvml.nvmlInit()
-    return msgspec.msgpack.encode(
-        [_one(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
-    )
-
-
-def _one(nvml: Any, index: int) -> GpuLook:
-    """A GPU that the driver lost is an answer; parts of one (MIG) and virtual ones refuse some."""
+def _look(nvml: Library, index: int) -> bytes:
+    seen: GpuLook | None = None
     try:
-        gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-        uuid, busy = nvml.nvmlDeviceGetUUID(gpu), nvml.nvmlDeviceGetUtilizationRates(gpu).gpu
-    except nvml.NVMLError as problem:
-        if "lost" not in str(problem).lower():
-            raise
-        return GpuLook(index=index, uuid="", busy=0, power=0.0, limit=0.0, lost=str(problem))
+        seen = _ask(nvml, index)
+    except GpuGone as gone:
+        if gone.is_lost:  # else it is another job's, which this user may not ask for
+            seen = GpuLook(index=index, uuid="", busy=None, power=0.0, limit=0.0, lost=gone.words)
+    return msgspec.msgpack.encode(seen)
 
-    def asked(call: str, *more: Any) -> Any:
-        with contextlib.suppress(nvml.NVMLError, AttributeError):
-            return getattr(nvml, call)(gpu, *more)
-        return None
 
-    memory, bus = asked("nvmlDeviceGetMemoryInfo"), asked("nvmlDeviceGetPciInfo")
+def _ask(nvml: Library, index: int) -> GpuLook:
+    """Parts of a GPU (MIG) and virtual ones refuse some of it."""
+    gpu = nvml.handle(index)
+    memory, bus = nvml.ask("nvmlDeviceGetMemoryInfo", gpu), nvml.ask("nvmlDeviceGetPciInfo", gpu)
+    busy = nvml.ask("nvmlDeviceGetUtilizationRates", gpu)
+    running = nvml.newest("nvmlDeviceGetComputeRunningProcesses", gpu)
     return GpuLook(
         index=index,
-        uuid=uuid,
-        busy=busy,
-        power=(asked("nvmlDeviceGetPowerUsage") or 0) / 1e3,
-        limit=(asked("nvmlDeviceGetEnforcedPowerLimit") or 0) / 1e3,
-        pids=tuple(p.pid for p in asked("nvmlDeviceGetComputeRunningProcesses") or ()),
-        bus_id=_text(bus.busId) if bus else "",
-        memory=memory.used if memory else 0,
-        memory_total=memory.total if memory else 0,
-        uncorrected=asked(
-            "nvmlDeviceGetTotalEccErrors",
-            nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-            nvml.NVML_VOLATILE_ECC,
-        ),
+        uuid=nvml.ask("nvmlDeviceGetUUID", gpu) or "",
+        busy=int(busy.gpu) if busy else None,
+        power=(nvml.number("nvmlDeviceGetPowerUsage", gpu) or 0) / 1e3,
+        limit=(nvml.number("nvmlDeviceGetEnforcedPowerLimit", gpu) or 0) / 1e3,
+        pids=tuple(process.pid for process in running or ()),
+        bus_id=short_bus_id(bus.busId) if bus else "",
+        memory=int(memory.used) if memory else 0,
+        memory_total=int(memory.total) if memory else 0,
+        uncorrected=nvml.number("nvmlDeviceGetTotalEccErrors", gpu, _UNCORRECTED, _SINCE_LOADED),
     )
-
-
-def _text(name: bytes | str) -> str:
-    return name.decode() if isinstance(name, bytes) else name

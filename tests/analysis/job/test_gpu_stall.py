@@ -15,9 +15,13 @@ from tests.run.scenes import NOW, changed
 STUCK = a_job([ahead("scheduled" if rank == 2 else "started") for rank in range(4)])
 
 
-def a_gpu(index: int, *pids: int, busy: int = 100, limit: float = 700.0) -> GpuLook:
+def a_gpu(
+    index: int, *pids: int, busy: int | None = 100, limit: float = 700.0, silent: str = ""
+) -> GpuLook:
     uuid = f"GPU-{index}"
-    return GpuLook(index=index, uuid=uuid, busy=busy, power=180.4, limit=limit, pids=pids)
+    return GpuLook(
+        index=index, uuid=uuid, busy=busy, power=180.4, limit=limit, pids=pids, silent=silent
+    )
 
 
 OTHERS = (a_gpu(0, 4000), a_gpu(1, 4001), a_gpu(3, 4003))
@@ -33,6 +37,8 @@ OTHERS = (a_gpu(0, 4000), a_gpu(1, 4001), a_gpu(3, 4003))
         ((a_gpu(0, 4000, 4001, 4002, 4003),), "shared by ranks 0-3, so it does not show whose"),
         ((a_gpu(0, 1, 2), a_gpu(2, 3, 4)), "has not ended;"),
         (OTHERS, "has not ended;"),
+        ((*OTHERS, a_gpu(2, 4002, busy=None)), "has not ended;"),
+        ((*OTHERS, a_gpu(2, 4002, silent="no answer within 1 s")), " (GPU 2: no answer within 1 s"),
         (Unread(why="no answer within 1 s"), "has not ended;"),
         (None, "has not ended;"),
     ],

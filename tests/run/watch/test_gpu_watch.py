@@ -30,8 +30,10 @@ class Driver:
         monkeypatch.setattr(gpus, "has_driver", lambda: True)
         monkeypatch.setattr(gpus, "look", self.look)
 
-    def look(self) -> tuple[GpuLook, ...] | Unread:
+    def look(self, *, without: list[int]) -> tuple[GpuLook, ...] | Unread:
         self.asked += 1
+        if without:
+            return ()
         answer = next(self._answers)
         return answer if isinstance(answer, Unread) else (answer,)
 
@@ -49,6 +51,20 @@ def test_a_lost_gpu_keeps_its_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = GpuWatch()
     watch.begin()
     assert watch.look() == (a_look(bus_id="b", lost="GPU is lost"),)
+
+
+def test_a_gpu_that_hangs_is_asked_once_and_keeps_its_identity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = a_look(uuid="", busy=None, silent="no answer within 1 s")
+    Driver(monkeypatch, a_look(bus_id="b"), silent, a_look(busy=9), a_look(busy=10))
+    watch = GpuWatch()
+    watch.begin()
+    named = (a_look(bus_id="b", silent="no answer within 1 s"),)
+    assert watch.look() == named
+    assert watch.look() == named
+    watch.begin()
+    assert watch.look() == (a_look(busy=10),)
 
 
 def test_a_driver_that_hangs_is_asked_once_in_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:

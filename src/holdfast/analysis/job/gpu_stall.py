@@ -40,8 +40,10 @@ def _witness(held: Stall) -> str:
         for view in surroundings.on_its_machine(held.scene, held.roots[0])
     }
     gpu = users.get(held.roots[0])
-    if gpu is None or len(held.roots) > 1:
+    if gpu is None or len(held.roots) > 1 or (gpu.busy is None and not gpu.silent):
         return ""
+    if gpu.silent:
+        return f" (GPU {gpu.index}: {gpu.silent} from its driver)"
     watts = f", {gpu.power:.0f} of {gpu.limit:.0f} W" if gpu.limit else ""
     sharing = [rank for rank, used in users.items() if used == gpu]
     if len(sharing) > 1:

@@ -90,11 +90,13 @@ def state(gpu: GpuLook) -> str:
     """'GPU 3: 100 % busy, 118 of 700 W, 61 of 80 GiB in use, 2 new memory errors'."""
     if gpu.lost:
         return f"GPU {gpu.index}: {gpu.lost}"
-    parts = [f"{gpu.busy} % busy"]
+    if gpu.silent:
+        return f"GPU {gpu.index}: {gpu.silent}"
+    parts = [] if gpu.busy is None else [f"{gpu.busy} % busy"]
     if gpu.limit:
         parts.append(f"{gpu.power:.0f} of {gpu.limit:.0f} W")
     if gpu.memory_total:
         parts.append(f"{text.size(gpu.memory)} of {text.size(gpu.memory_total)} in use")
     if gpu.new_uncorrected:
         parts.append(f"{gpu.new_uncorrected} uncorrected memory errors since the job started")
-    return f"GPU {gpu.index}: {', '.join(parts)}"
+    return f"GPU {gpu.index}: {', '.join(parts) or 'nothing told'}"

@@ -13,8 +13,9 @@ class GpuLook(GpuSignal, frozen=True):
     index: int
     uuid: str
     """'GPU-f3aa6b35-…'"""
-    busy: int
-    """per cent of the last moment (up to a second) in which a kernel of any process ran"""
+    busy: int | None
+    """per cent of the last moment (up to a second) in which a kernel of any process ran; None
+    where it is not told: of a GPU that is split into parts (MIG)"""
     power: float
     """watts"""
     limit: float
@@ -29,6 +30,8 @@ class GpuLook(GpuSignal, frozen=True):
     """bytes; 0 unknown"""
     lost: str = ""
     """the driver's words when it cannot reach this GPU any more; nothing else is known then"""
+    silent: str = ""
+    """why nothing is known of it now: 'no answer within 1 s'; it may be busy, or hang"""
     uncorrected: int | None = None
     """memory errors that ECC could not correct, since the driver was loaded; None unknown"""
     new_uncorrected: int = 0

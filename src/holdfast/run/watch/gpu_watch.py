@@ -10,16 +10,17 @@ from holdfast.system import gpus
 
 
 class GpuWatch:
-    """A driver that hangs is asked once in an attempt."""
+    """What hangs, the driver or one GPU, is asked once in an attempt."""
 
     def __init__(self) -> None:
         self._before: dict[int, GpuLook] = {}
         """by index, as they were when the ranks were started"""
         self._hangs: Unread | None = None
+        self._silent: tuple[GpuLook, ...] = ()
 
     def begin(self) -> None:
         """The ranks of an attempt were started."""
-        self._hangs = None
+        self._hangs, self._silent = None, ()
         seen = self._ask()
         self._before = {gpu.index: gpu for gpu in seen} if isinstance(seen, tuple) else {}
 
@@ -35,18 +36,22 @@ class GpuWatch:
             return self._hangs
         if not gpus.has_driver():
             return None
-        seen = gpus.look()
-        if isinstance(seen, Unread) and seen.timed_out:
-            self._hangs = seen
+        seen = gpus.look(without=[gpu.index for gpu in self._silent])
+        if isinstance(seen, Unread):
+            self._hangs = seen if seen.timed_out else None
+            return seen
+        seen = tuple(sorted((*seen, *self._silent), key=lambda gpu: gpu.index))
+        self._silent = tuple(gpu for gpu in seen if gpu.silent)
         return seen
 
 
 def _compared(now: GpuLook, before: GpuLook | None) -> GpuLook:
-    """A GPU that is lost tells nothing any more, not even its name; errors count from the start."""
+    """A GPU that is lost or silent tells nothing, not even its name; errors count from the
+    start."""
     if before is None:
         return now
-    if now.lost:
-        return msgspec.structs.replace(before, lost=now.lost)
+    if now.lost or now.silent:
+        return msgspec.structs.replace(before, lost=now.lost, silent=now.silent)
     if now.uncorrected is None or before.uncorrected is None:
         return now
     return msgspec.structs.replace(

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.analysis.machine import Gpu, NvidiaFacts, Unread
 from holdfast.system import deadline
+from holdfast.system.nvidia.each_gpu import ask_each
 from holdfast.system.nvidia.gpu import identify, read_gpu
 from holdfast.system.nvidia.library import (
     LIBRARY_NOT_FOUND,
@@ -30,8 +31,10 @@ def read_driver(root: str = "/") -> NvidiaFacts | Unread:
     visible = bool(module) or _device_nodes(root)
     if not installed():
         return MISSING if visible else NvidiaFacts(present=False)
+    nvml = Library()
     answer = deadline.ask(
-        {"driver": _describe_driver}, seconds=deadline.time_left(deadline.DRIVER_SECONDS) / 2
+        {"driver": lambda: _describe_driver(nvml)},
+        seconds=deadline.time_left(deadline.DRIVER_SECONDS) / 2,
     )["driver"]
     if isinstance(answer, Unread):
         facts = NvidiaFacts(present=True, error=answer.why, error_code=-1, bindings=bindings())
@@ -43,15 +46,14 @@ def read_driver(root: str = "/") -> NvidiaFacts | Unread:
         present=visible or facts.error_code != LIBRARY_NOT_FOUND,
         module=module or facts.module,
         open_module=is_open,
-        gpus=_every_gpu(count, root),
+        gpus=_every_gpu(nvml, count, root),
     )
 
 
 # --- the driver ---------------------------------------------------------------------------------
 
 
-def _describe_driver() -> bytes:
-    nvml = Library()
+def _describe_driver(nvml: Library) -> bytes:
     code, error = nvml.initialise()
     cuda = nvml.number("nvmlSystemGetCudaDriverVersion") if not error else None
     facts = NvidiaFacts(
@@ -93,15 +95,13 @@ def _text(root: str, path: str) -> str:
 # --- its GPUs -----------------------------------------------------------------------------------
 
 
-def _every_gpu(count: int, root: str) -> tuple[Gpu, ...]:
-    answers = deadline.ask(
-        {str(index): _question(index) for index in range(count)},
-        seconds=deadline.time_left(deadline.DRIVER_SECONDS),
-    )
+def _every_gpu(nvml: Library, count: int, root: str) -> tuple[Gpu, ...]:
+    left = deadline.time_left(deadline.DRIVER_SECONDS)
+    answers = ask_each(nvml, range(count), _read, seconds=left)
+    gpus = tuple(_answered(index, answer) for index, answer in answers.items())
     places = _bus_ids(root)
-    gpus = [_answered(index, answers[str(index)]) for index in range(count)]
     if len(places) != count:
-        return tuple(gpus)
+        return gpus
     # The driver counts GPUs in the order of their places: one that is silent has one too.
     return tuple(
         msgspec.structs.replace(gpu, bus_id=gpu.bus_id or place)
@@ -116,24 +116,17 @@ def _answered(index: int, answer: bytes | Unread) -> Gpu:
     return Gpu(index=index, unread=answer.why, unread_kind=kind)
 
 
-def _question(index: int) -> deadline.Question:
-    def ask() -> bytes:
-        nvml = Library()
-        code, error = nvml.initialise()
-        if code:
-            return msgspec.msgpack.encode(Gpu(index=index, unread=error, unread_kind="error"))
-        known = Gpu(index=index)
-        try:
-            handle = nvml.handle(index)
-            known = identify(nvml, handle, index)
-            return msgspec.msgpack.encode(read_gpu(nvml, handle, known))
-        except GpuGone as gone:
-            kind = WHY_GONE.get(gone.code, "error")
-            return msgspec.msgpack.encode(
-                msgspec.structs.replace(known, unread=gone.words, unread_kind=kind)
-            )
-
-    return ask
+def _read(nvml: Library, index: int) -> bytes:
+    known = Gpu(index=index)
+    try:
+        handle = nvml.handle(index)
+        known = identify(nvml, handle, index)
+        return msgspec.msgpack.encode(read_gpu(nvml, handle, known))
+    except GpuGone as gone:
+        kind = WHY_GONE.get(gone.code, "error")
+        return msgspec.msgpack.encode(
+            msgspec.structs.replace(known, unread=gone.words, unread_kind=kind)
+        )
 
 
 def _bus_ids(root: str) -> list[str]:

@@ -17,7 +17,8 @@ FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 def read_holders(nvml: Library, gpu: Any, minor: int | None) -> tuple[GpuHolder, ...] | Unread:
     """Programs that compute, under MPS too, and programs that draw."""
-    told = [_running(nvml, gpu, kind) for kind in ("Compute", "MPSCompute", "Graphics")]
+    kinds = ("Compute", "MPSCompute", "Graphics")
+    told = [nvml.newest(f"nvmlDeviceGet{kind}RunningProcesses", gpu) for kind in kinds]
     if all(answer is None for answer in told):
         return NOT_TOLD
     memory: dict[int, int | None] = {}
@@ -35,15 +36,6 @@ def _by_process(entries: Iterable[Any]) -> dict[int, int | None]:
         before, more = used.get(entry.pid), entry.usedGpuMemory
         used[entry.pid] = before if more is None else (before or 0) + int(more)
     return used
-
-
-def _running(nvml: Library, gpu: Any, kind: str) -> Any:
-    """By the newest call that bindings and driver both have."""
-    for version in ("_v3", "_v2"):
-        answer = nvml.ask(f"nvmlDeviceGet{kind}RunningProcesses{version}", gpu)
-        if answer is not None:
-            return answer
-    return None
 
 
 def _describe(pid: int, memory: int | None, minor: int | None) -> GpuHolder:

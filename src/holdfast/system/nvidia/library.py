@@ -42,6 +42,10 @@ class GpuGone(Exception):  # noqa: N818 - it is an answer, not an error
         self.code = code
         self.words = words
 
+    @property
+    def is_lost(self) -> bool:
+        return WHY_GONE.get(self.code) == "lost"
+
 
 def installed() -> bool:
     return importlib.util.find_spec("pynvml") is not None
@@ -81,6 +85,14 @@ class Library:
             if problem.value in (GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND):
                 raise GpuGone(problem.value, _words(problem)) from None
             return None
+
+    def newest(self, name: str, *arguments: Any) -> Any:
+        """By the newest version of a call that bindings and driver both have."""
+        for version in ("_v3", "_v2"):
+            answer = self.ask(name + version, *arguments)
+            if answer is not None:
+                return answer
+        return None
 
     def number(self, name: str, *arguments: Any) -> int | None:
         answer = self.ask(name, *arguments)
