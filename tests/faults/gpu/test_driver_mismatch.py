@@ -1,7 +1,168 @@
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.analysis.machine import CudaFacts, MachineFacts, NvidiaFacts, Software, Unread
+from holdfast.analysis.machine.cuda_versions import oldest_driver, why_it_runs
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.machines import a_machine
+from tests.faults.made_gpus import cuda, nvidia
+from tests.faults.table import (
+    check_table,
+    explain_table,
+    not_applicable,
+    passes_over,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
+
+replace = msgspec.structs.replace
+COMPAT: dict[str, Any] = {
+    "library": "/usr/local/cuda-13.0/compat/libcuda.so.580.65.06",
+    "compat": True,
+}
+
+
+def met(code: int, error: str, step: str = "init", **changes: Any) -> CudaFacts:
+    """Every GPU met this."""
+    facts = cuda(**changes)
+    probes = (replace(p, step=step, code=code, error=error) for p in facts.probes)
+    return replace(facts, probes=tuple(probes))
+
+
+def torch_of(version: str, **changes: Any) -> MachineFacts:
+    """A machine whose torch was built with this CUDA; '' is a CPU build."""
+    facts = a_machine(**changes)
+    assert isinstance(facts.software, Software)
+    return replace(facts, software=replace(facts.software, torch_cuda=version))
+
+
+MISMATCHED = nvidia(error="Driver/library version mismatch", library="580.105.08", cuda="", gpus=())
+UNLOADED = NvidiaFacts(present=True, library="580.95.05", error="Driver Not Loaded")
+NO_LIBRARY = "libcuda.so.1: cannot open shared object file: No such file or directory"
+OLD = nvidia(module="550.54.15", cuda="12.4")
+
+test_check = check_table(
+    "driver-mismatch",
+    speaks(
+        "error",
+        a_machine(nvidia=MISMATCHED, cuda=met(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")),
+        saying=[
+            "library 580.105.08 and its kernel module 580.95.05 have different versions",
+            "upgraded without a reboot",
+            "GPU 0: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)",
+            "sudo modprobe nvidia",
+        ],
+    ),
+    speaks("error", a_machine(nvidia=MISMATCHED), saying=["different versions"]),
+    speaks(
+        "error",  # NVML fits, libcuda does not
+        a_machine(cuda=met(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")),
+        saying=["have different versions", "a container brings the library of another driver"],
+    ),
+    speaks(
+        "error",
+        a_machine(cuda=met(804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", **COMPAT)),
+        saying=["forward-compatibility library", "/usr/local/cuda-13.0/compat out of LD_LIBRARY"],
+    ),
+    speaks(
+        "error",
+        a_machine(cuda=met(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", **COMPAT)),
+        saying=["forward-compatibility library does not work here"],
+        not_saying=["rmmod"],
+    ),
+    speaks(
+        "error",
+        torch_of("13.0", nvidia=OLD, cuda=cuda(version="12.4")),
+        saying=[
+            "driver 550.54.15 is too old for torch: it runs CUDA 12.4, torch is built for 13.0",
+            "branch 580",
+            "install a torch built for a CUDA",
+        ],
+    ),
+    speaks(
+        "error",  # libcuda could not be asked; NVML knows as well
+        torch_of("13.0", nvidia=OLD, cuda=cuda(version="", library="")),
+        saying=["it runs CUDA 12.4"],
+    ),
+    speaks(
+        "error",
+        a_machine(nvidia=UNLOADED, cuda=cuda(0, library="", version="")),
+        saying=["kernel module is not loaded", "dmesg"],
+    ),
+    speaks(
+        "error",
+        a_machine(cuda=met(-1, NO_LIBRARY, step="load", library="", version="")),
+        saying=["libcuda.so.1) cannot be loaded", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"],
+    ),
+    silent(a_machine()),
+    silent(torch_of("12.8")),  # an older CUDA
+    silent(torch_of("12.8", nvidia=OLD, cuda=cuda(version="12.4"))),  # minor-version compatibility
+    silent(torch_of("13.0", nvidia=OLD, cuda=cuda(version="13.0", **COMPAT))),  # forward
+    silent(torch_of("")),
+    silent(torch_of("", cuda=met(-1, NO_LIBRARY, step="load", library="", version=""))),
+    silent(a_machine(cuda=met(802, "CUDA_ERROR_SYSTEM_NOT_READY"))),  # fabric-manager says it
+    silent(a_machine(cuda=cuda(0))),  # CUDA_VISIBLE_DEVICES hides them all
+    not_applicable(a_machine(nvidia=NvidiaFacts(present=False)), saying=["no NVIDIA driver"]),
+    not_applicable(
+        # a login node: the driver's files without any GPU
+        a_machine(nvidia=UNLOADED, accelerators=(), cuda=cuda(0, library="", version="")),
+        saying=["no GPU device"],
+    ),
+    skips(
+        a_machine(nvidia=nvidia(error="Unknown Error", cuda="", gpus=()), cuda=cuda(version="")),
+        saying=["Unknown Error"],
+    ),
+    skips(a_machine(nvidia=Unread(why="late")), saying=["late"]),
+    skips(a_machine(cuda=Unread(why="late")), saying=["late"]),
+    skips(torch_of("13.0", nvidia=nvidia(cuda=""), cuda=cuda(version="")), saying=["which CUDA"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("driver", "program", "rule"),
+    [
+        ("13.0", "13.0", "as new"),
+        ("13.0", "11.8", "as new"),
+        ("12.2", "12.8", "minor-version"),
+        ("11.0", "11.8", "minor-version"),
+        ("10.1", "10.2", None),
+        ("12.9", "13.0", None),
+    ],
+)
+def test_rules_of_compatibility(driver: str, program: str, rule: str | None) -> None:
+    told = why_it_runs(driver, program)
+    assert told is not None
+    assert (rule in told) if rule else told == ""
+
+
+VERSIONS = st.tuples(st.integers(11, 15), st.integers(0, 9))
+
+
+@given(VERSIONS, VERSIONS)
+def test_an_older_major_version_is_all_that_stops_a_program(
+    driver: tuple[int, int], program: tuple[int, int]
+) -> None:
+    can, wants = ("{}.{}".format(*version) for version in (driver, program))
+    assert bool(why_it_runs(can, wants)) == (driver[0] >= program[0])
+
+
+@pytest.mark.parametrize(("driver", "program"), [("", "13.0"), ("13.0", ""), ("N/A", "13.0")])
+def test_a_version_that_is_not_told_proves_nothing(driver: str, program: str) -> None:
+    assert why_it_runs(driver, program) is None
+
+
+@pytest.mark.parametrize(("program", "branch"), [("11.8", "450"), ("13.1", "580"), ("14.0", "")])
+def test_the_oldest_driver_that_would_do(program: str, branch: str) -> None:
+    assert oldest_driver(program) == branch
+
 
 test_explain = explain_table(
     "driver-mismatch",

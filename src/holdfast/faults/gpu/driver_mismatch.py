@@ -10,16 +10,21 @@ Why            Three things have versions: the kernel module, the driver's user-
                with. A driver runs its own CUDA and older ones, and within one major version newer
                ones with limits. An upgrade without a reboot leaves module and library at different
                versions. 'No kernel image' is about the GPU: torch was built without code for it.
-How to be sure `nvidia-smi` shows the driver and the newest CUDA it can run, `cat
-               /proc/driver/nvidia/version` the kernel module, `python -c "import torch;
-               print(torch.version.cuda, torch.cuda.get_arch_list())"` what torch was built for.
+How to be sure `holdfast check --only driver-mismatch` compares them. By hand: `nvidia-smi` shows
+               the driver and the newest CUDA it can run, `cat /proc/driver/nvidia/version` the
+               kernel module, `python -c "import torch; print(torch.version.cuda,
+               torch.cuda.get_arch_list())"` what torch was built for.
 Fix            Install a newer driver, or a torch built for an older CUDA
                (download.pytorch.org/whl/cu…). After a driver upgrade: reboot, or reload the module.
                For a new GPU: install a torch whose arch list contains it.
-Known limits   `explain` reads this from logs; `check` does not compare driver, CUDA and torch on
-               this machine yet. CUDA's `unknown error` names no cause, so that diagnosis is a
-               guess.
-Sources        https://docs.nvidia.com/deploy/cuda-compatibility/
+Known limits   `check` does not look for code of the GPU's architecture inside torch ('no kernel
+               image'), and knows only the torch of its own interpreter. Under minor-version
+               compatibility PTX of a newer CUDA cannot be compiled; `check` does not warn of that,
+               since torch brings compiled code. CUDA's `unknown error` names no cause, so that
+               diagnosis is a guess.
+Sources        https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+               https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
+               https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
                https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
                pytorch/pytorch torch/cuda/__init__.py, c10/cuda/CUDAFunctions.cpp: the messages
 """
@@ -30,8 +35,10 @@ from collections.abc import Sequence
 
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.machine import CudaFacts, CudaProbe, MachineFacts, NvidiaFacts, known
+from holdfast.analysis.machine.cuda_versions import oldest_driver, why_it_runs
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD302",
@@ -39,6 +46,141 @@ FAULT = Fault(
     gpus_only=True,
     related=("version-skew", "fabric-manager", "container-flags", "backend-unavailable"),
 )
+
+MISMATCH, COMPAT_UNSUPPORTED = 803, 804
+"""CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"""
+NVML_MISMATCH, NOT_LOADED = "Driver/library version mismatch", "Driver Not Loaded"
+
+
+@FAULT.check(needs=("nvidia", "cuda", "software", "accelerators"))
+def versions_do_not_fit(facts: MachineFacts) -> Finding:
+    nvidia, cuda = known(facts.nvidia), known(facts.cuda)
+    if not nvidia.present:
+        return FAULT.does_not_apply("no NVIDIA driver on this machine")
+    for look in (_mismatch, _compat, _missing):
+        if found := look(facts, nvidia, cuda):
+            return found
+    torch = known(facts.software).torch_cuda
+    version = cuda.version or nvidia.cuda
+    if nvidia.error and not version:
+        return FAULT.skipped(f"the NVIDIA driver could not be asked: {nvidia.error}")
+    if not torch:
+        return FAULT.ok(f"driver {nvidia.module}: library and kernel module fit; no CUDA in torch")
+    rule = why_it_runs(version, torch)
+    if rule is None:
+        return FAULT.skipped("the driver does not say which CUDA it supports")
+    return (
+        _too_old(nvidia, cuda, torch)
+        if not rule
+        else FAULT.ok(f"driver {nvidia.module} (CUDA {version}) runs torch's CUDA {torch}: {rule}")
+    )
+
+
+def _mismatch(_: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Finding | None:
+    """Module and library of one driver."""
+    probes = [probe for probe in cuda.probes if probe.code == MISMATCH and not cuda.compat]
+    if NVML_MISMATCH not in nvidia.error and not probes:
+        return None
+    library = f" {nvidia.library}" if nvidia.library else ""
+    module = f" {nvidia.module}" if nvidia.module else ""
+    return FAULT.error(
+        f"the driver's library{library} and its kernel module{module} have different versions",
+        reason="no CUDA program can start; the driver was upgraded without a reboot, or a "
+        "container brings the library of another driver",
+        evidence=[
+            *([Evidence(quote=nvidia.error, source="NVML")] if nvidia.error else []),
+            *_probe_evidence(probes, cuda),
+            *_versions(nvidia),
+        ],
+        fix="reboot the machine, or `sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
+        "sudo modprobe nvidia` while nothing uses the GPUs; restart containers afterwards",
+    )
+
+
+def _compat(_: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Finding | None:
+    """A library of the forward-compatibility package on a driver or GPU that it is not for."""
+    codes = (MISMATCH, COMPAT_UNSUPPORTED)
+    probes = [probe for probe in cuda.probes if probe.code in codes]
+    if not probes:
+        return None
+    where = cuda.library.rpartition("/")[0] or "/usr/local/cuda/compat"
+    return FAULT.error(
+        f"CUDA's forward-compatibility library does not work here: {cuda.library or 'libcuda'}",
+        reason="programs load it in place of the driver's own; it works with some older drivers on "
+        "data-centre GPUs only, and no CUDA program can start",
+        evidence=[*_probe_evidence(probes, cuda), *_versions(nvidia)],
+        fix=f"take {where} out of LD_LIBRARY_PATH and of /etc/ld.so.conf.d, or use an image for a "
+        "CUDA that the driver runs; reboot if the driver was just upgraded",
+    )
+
+
+def _missing(facts: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Finding | None:
+    """A part of the driver is not there, though GPUs are."""
+    devices = [node for node in known(facts.accelerators) if "/nvidia" in node]
+    if NOT_LOADED in nvidia.error and not devices:
+        return FAULT.does_not_apply("the NVIDIA driver is not loaded, and no GPU device is here")
+    if NOT_LOADED in nvidia.error:
+        return FAULT.error(
+            "the NVIDIA kernel module is not loaded, though GPU devices are there",
+            reason="no CUDA program can start",
+            evidence=[Evidence(quote=nvidia.error, source="NVML")],
+            fix="`sudo modprobe nvidia nvidia_uvm` and read `dmesg | grep NVRM`; after a kernel "
+            "upgrade the module must be built again (DKMS)",
+        )
+    probes = [probe for probe in cuda.probes if probe.step == "load" and probe.code]
+    if not probes or not known(facts.software).torch_cuda:
+        return None
+    return FAULT.error(
+        "GPUs are there, but the CUDA driver library (libcuda.so.1) cannot be loaded",
+        reason="torch cannot use them; a container gets this library from its machine",
+        evidence=_probe_evidence(probes, cuda),
+        fix="start the container with `--gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; "
+        "on the machine itself install the driver's compute libraries",
+    )
+
+
+def _too_old(nvidia: NvidiaFacts, cuda: CudaFacts, torch: str) -> Finding:
+    oldest = oldest_driver(torch)
+    version = cuda.version or nvidia.cuda
+    newer = f"a driver from branch {oldest} on" if oldest else "a newer driver"
+    return FAULT.error(
+        f"driver {nvidia.module} is too old for torch: it runs CUDA {version}, torch is built for "
+        f"{torch}",
+        reason="torch finds no GPU (`The NVIDIA driver on your system is too old`): a driver runs "
+        "programs of its own major version of CUDA and of older ones",
+        evidence=[
+            Evidence(quote=f"torch's CUDA {torch}", source="torch/version.py"),
+            Evidence(quote=f"CUDA {version}", source=cuda.library or "NVML"),
+            *_versions(nvidia),
+        ],
+        fix=f"install {newer}, or {OTHER_TORCH}",
+    )
+
+
+def _probe_evidence(probes: Sequence[CudaProbe], cuda: CudaFacts) -> list[Evidence]:
+    return [
+        Evidence(
+            quote=f"GPU {probe.index}: {probe.error}"
+            + (f" ({probe.code})" if probe.code > 0 else ""),
+            source=cuda.library or "CUDA",
+        )
+        for probe in probes[:SHOWN]
+    ]
+
+
+def _versions(nvidia: NvidiaFacts) -> list[Evidence]:
+    parts = (
+        ("kernel module", nvidia.module, "/proc/driver/nvidia/version"),
+        ("library", nvidia.library, "libnvidia-ml"),
+    )
+    return [Evidence(quote=f"{name} {v}", source=source) for name, v, source in parts if v]
+
+
+OTHER_TORCH = (
+    "install a torch built for a CUDA this driver can run (see the top line of nvidia-smi)"
+)
+
+# --- explain -------------------------------------------------------------------------------------
 
 TOO_OLD = FAULT.log_pattern(
     "too-old",
@@ -158,9 +300,6 @@ TOOLKIT = FAULT.log_pattern(
 NEXT = (
     "nvidia-smi; cat /proc/driver/nvidia/version; python -c 'import torch; "
     "print(torch.version.cuda, torch.cuda.get_arch_list())'"
-)
-OTHER_TORCH = (
-    "install a torch built for a CUDA this driver can run (see the top line of nvidia-smi)"
 )
 CASES = (
     (

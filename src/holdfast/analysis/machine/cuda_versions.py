@@ -1,0 +1,27 @@
+"""Can a driver run programs that were built with another version of CUDA?"""
+
+from __future__ import annotations
+
+from holdfast.analysis.versions import release
+
+MINOR_COMPATIBLE_FROM = 11
+"""from CUDA 11 on a driver also runs later minor versions of its own major version"""
+
+
+def why_it_runs(driver: str, program: str) -> str | None:
+    """By which rule of NVIDIA a driver of this CUDA version runs a program built with that one; ''
+    when it does not, None when a version is not known."""
+    can, wants = release(driver)[:2], release(program)[:2]
+    if not can or not wants:
+        return None
+    if can >= wants:
+        return "the driver is as new"
+    if can[0] == wants[0] >= MINOR_COMPATIBLE_FROM:
+        return "minor-version compatibility"
+    return ""
+
+
+def oldest_driver(program: str) -> str:
+    """The first driver branch that runs a program of this CUDA version; '' where not known."""
+    major = next(iter(release(program)), 0)
+    return {11: "450", 12: "525", 13: "580"}.get(major, "")
