@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.rank.claim import LONGEST, claimed, device
+from holdfast.rank import claim
+from holdfast.rank.claim import LONGEST, claimed, device, found_on
 from tests.rank.ranks import free_port, place, ran
 
 ENVIRONMENT = place(1, 4, 29400)
@@ -67,6 +68,21 @@ class Cuda:
     def get_device_properties(self, index: int) -> SimpleNamespace:
         assert self.initialized, "would have been the first to touch CUDA"
         return SimpleNamespace(uuid=self.names[index])
+
+
+@pytest.mark.parametrize(
+    ("before", "on_gpu", "after"),
+    [("", True, "GPU-b"), ("", False, ""), ("GPU-a", True, "GPU-a")],
+)
+def test_the_first_step_tells_the_gpu_where_init_process_group_could_not(
+    monkeypatch: pytest.MonkeyPatch, before: str, on_gpu: bool, after: str
+) -> None:
+    monkeypatch.setattr(claim, "_said", {"device": before})
+    parameter = SimpleNamespace(is_cuda=on_gpu, device=SimpleNamespace(index=1))
+    found_on(
+        SimpleNamespace(cuda=Cuda(initialized=True)), [{"params": []}, {"params": [parameter]}]
+    )
+    assert claim._said["device"] == after
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,17 @@ def _tell(torch: Any, arguments: Mapping[str, Any], entering: Callable[[int], No
     _write()
 
 
+def found_on(torch: Any, parameter_groups: Any) -> None:
+    """At its first step: scripts that touch their GPU only after init_process_group had none to
+    tell of there."""
+    if not _said or _said["device"]:
+        return
+    first: Any = next((p for group in parameter_groups for p in group["params"]), None)
+    if getattr(first, "is_cuda", False):
+        _said["device"] = device(torch, first.device)
+        _write()
+
+
 def group_destroyed() -> None:
     """The claim stays legible: others may still wait for this rank in that group."""
     if _said and not _said.get("destroyed"):

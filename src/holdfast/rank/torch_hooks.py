@@ -54,6 +54,8 @@ def after_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         steps = own_page.steps
         if steps.called(step_counter.caller(optimizer), time.monotonic_ns()):
             page.step(steps.count, steps.at, steps.usual)
+            if steps.count == 1:
+                claim.found_on(sys.modules["torch"], optimizer.param_groups)
     except Exception as problem:  # noqa: BLE001
         own_page.complain(problem)
 
