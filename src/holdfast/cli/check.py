@@ -72,7 +72,7 @@ def _this_machine(arguments: argparse.Namespace, also_found: list[Finding]) -> i
     from holdfast import catalogue
     from holdfast.check.collect import collect
     from holdfast.check.reader_list import readers_for
-    from holdfast.view import document, text
+    from holdfast.view import document, gpu_line, text
 
     began = time.monotonic()
     plan = plan_from(arguments)
@@ -93,7 +93,8 @@ def _this_machine(arguments: argparse.Namespace, also_found: list[Finding]) -> i
         body = text.report(
             findings, verbose=arguments.verbose, colour=colour, width=streams.width()
         )
-        parts = [text.banner(facts), text.smoke_table(facts), body, text.summary(counts, took)]
+        head = "\n".join(line for line in (text.banner(facts), gpu_line.describe(facts)) if line)
+        parts = [head, text.smoke_table(facts), body, text.summary(counts, took)]
         streams.answer("\n\n".join(part for part in parts if part))
         _hint(findings, timed_out=facts.timed_out)
     worst = max((f.status.concern for f in findings), default=0)

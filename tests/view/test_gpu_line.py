@@ -1,0 +1,60 @@
+"""The line of a check that says which GPUs there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.analysis.machine import NvidiaFacts, RocmFacts, Unread
+from holdfast.view import gpu_line
+from tests.faults.machines import a_machine
+from tests.faults.made_gpus import a_gpu, nvidia
+
+AMD = RocmFacts(gpus=("AMD Instinct MI300X",) * 8, driver="6.12.12")
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({}, "GPUs: 4 × NVIDIA H100 PCIe (80 GiB), driver 580.95.05 (CUDA 13.0)"),
+        (
+            {"nvidia": nvidia(a_gpu(), a_gpu(1, name="NVIDIA L40S", memory_total=None))},
+            "GPUs: 1 × NVIDIA H100 PCIe (80 GiB) + 1 × NVIDIA L40S, driver 580.95.05 (CUDA 13.0)",
+        ),
+        (
+            {"nvidia": nvidia(a_gpu(), a_gpu(1, unread="GPU is lost", unread_kind="lost"))},
+            "GPUs: 1 × NVIDIA H100 PCIe (80 GiB), GPU 1 not readable, driver 580.95.05 (CUDA 13.0)",
+        ),
+        (
+            {"nvidia": nvidia(a_gpu(mig=True, mig_devices=("MIG-1", "MIG-2")))},
+            "GPUs: 1 × NVIDIA H100 PCIe (80 GiB), 2 MIG instances, driver 580.95.05 (CUDA 13.0)",
+        ),
+        (
+            {"nvidia": NvidiaFacts(present=True, module="580.95.05", error="Unknown Error")},
+            "GPUs: NVIDIA driver 580.95.05 does not work: Unknown Error",
+        ),
+        (
+            {"nvidia": NvidiaFacts(present=True, error="Driver Not Loaded")},
+            "GPUs: NVIDIA driver does not work: Driver Not Loaded",
+        ),
+        (
+            {"nvidia": NvidiaFacts(present=True, module="580.95.05", cuda="13.0")},
+            "GPUs: none, driver 580.95.05 (CUDA 13.0)",
+        ),
+        (
+            {"nvidia": NvidiaFacts(present=False), "rocm": AMD},
+            "GPUs: 8 × AMD Instinct MI300X, amdgpu 6.12.12 (seen by the kernel's files only)",
+        ),
+        ({"nvidia": NvidiaFacts(present=False)}, ""),
+        ({"nvidia": Unread(why="not asked for"), "rocm": Unread(why="not asked for")}, ""),
+    ],
+)
+def test_what_gpus_there_are(facts: dict[str, Any], line: str) -> None:
+    assert gpu_line.describe(a_machine(**facts)) == line
+
+
+def test_a_name_from_outside_stays_on_its_line() -> None:
+    odd = nvidia(a_gpu(name="a\nb\x1b[31m"))
+    assert "\n" not in gpu_line.describe(a_machine(nvidia=odd))
+    assert "\x1b" not in gpu_line.describe(a_machine(nvidia=odd))
