@@ -4,11 +4,19 @@ from typing import Any
 
 import msgspec
 
-from holdfast.analysis.machine import MachineFacts, NcclLibrary, Software, Unread
+from holdfast.analysis.machine import (
+    GpuFabric,
+    MachineFacts,
+    NcclLibrary,
+    NvidiaFacts,
+    Software,
+    Unread,
+)
 from holdfast.analysis.nodes import NodesFacts
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
 from tests.faults.machines import a_machine
+from tests.faults.made_gpus import DRIVER, a_service, an_sxm_gpu, no_fabric, nvidia
 from tests.faults.made_nodes import on_node, some_nodes
 from tests.faults.table import (
     check_table,
@@ -158,6 +166,7 @@ test_explain = explain_table(
 
 SOFTWARE = a_machine().software
 assert isinstance(SOFTWARE, Software)
+UNTOLD = Unread(why="late")
 OTHER_NCCL = (NcclLibrary(path="/x/libnccl.so.2", version="2.27.3", origin="python package"),)
 
 
@@ -166,8 +175,63 @@ def having(name: str, facts: NodesFacts | None = None, **changes: Any) -> NodesF
     return on_node(facts or some_nodes(4), name, software=software)
 
 
+RACK = GpuFabric(state="completed", status="success", clique=1, cluster="9c6f5af3-53bf")
+
+
+def on_machine(
+    name: str, facts: NodesFacts, *, driver: str = DRIVER, manager: str = "", imex: str = ""
+) -> NodesFacts:
+    """The driver and its services of one node."""
+    fabric = no_fabric(
+        nvswitches=4 if manager else 0,
+        manager=a_service(version=manager),
+        imex=a_service(version=imex),
+    )
+    gpus = [an_sxm_gpu(n, fabric=RACK) if imex else an_sxm_gpu(n) for n in range(4)]
+    return on_node(facts, name, nvidia=nvidia(*gpus, module=driver), fabric=fabric)
+
+
+def all_machines(**versions: str) -> NodesFacts:
+    facts = some_nodes(4)
+    for node in facts.nodes:
+        facts = on_machine(node.name, facts, **versions)
+    return facts
+
+
 test_check_nodes = between.table(
     "version-skew",
+    between.speaks(
+        "note",
+        on_machine("node-c", some_nodes(4), driver="580.65.06"),
+        saying=["NVIDIA driver differs between nodes: node-c has 580.65.06", "`nvidia-smi`"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "warning",
+        on_machine("node-c", some_nodes(4), driver="570.133.20"),
+        saying=["node-c has 570.133.20, the others 580.95.05"],
+    ),
+    between.speaks(  # the manager follows its driver: said once
+        "warning",
+        on_machine("node-c", all_machines(manager=DRIVER), driver="570.1.2", manager="570.1.2"),
+        saying=["NVIDIA driver differs"],
+        not_saying=["fabric manager"],
+    ),
+    between.speaks(
+        "warning",
+        on_machine("node-c", all_machines(manager=DRIVER), manager="570.1.2"),
+        saying=["fabric manager differs between nodes: node-c has 570.1.2"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "note",
+        on_machine("node-c", all_machines(imex=DRIVER), imex="570.1.2"),
+        saying=["IMEX differs between nodes", "a driver that fits"],
+    ),
+    between.silent(all_machines(manager=DRIVER)),
+    between.silent(all_machines(imex=DRIVER)),
+    between.silent(on_node(some_nodes(4), "node-c", nvidia=NvidiaFacts(present=False))),
+    between.silent(on_node(some_nodes(4), "node-c", nvidia=UNTOLD, fabric=UNTOLD)),
     between.speaks(
         "error",
         having("node-c", torch="2.12.1"),

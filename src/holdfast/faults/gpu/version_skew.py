@@ -14,7 +14,8 @@ Fix            Use one version everywhere: remove LD_PRELOAD and old LD_LIBRARY_
                upgrade the wheel's copy by its package (`pip install -U nvidia-nccl-cu13`, the
                number of your CUDA), never by copying files. Use the same image on every node.
 Known limits   Which library a process will load is inferred, not observed. Between nodes `check`
-               compares the interpreter it runs under on each, which must be that of the job.
+               compares the interpreter it runs under on each, which must be that of the job, and
+               the NVIDIA driver, fabric manager and IMEX as far as each node shows them.
 Sources        https://github.com/pytorch/pytorch/issues/112285
                https://github.com/pytorch/pytorch/issues/116977
                https://man7.org/linux/man-pages/man8/ld.so.8.html
@@ -94,7 +95,8 @@ def versions_differ_between_nodes(facts: NodesFacts) -> Finding | Sequence[Findi
     unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
     if len(nodes) < 2:
         return unknown
-    programs = software.by_program(nodes)
+    machines = {node.name: node.facts for node in facts.nodes}
+    programs = {**software.by_program(nodes), **software.by_machine(machines)}
     unequal = {name: differences.compare(values) for name, values in programs.items()}
     found = [_unequal(name, one) for name, one in unequal.items() if one is not None]
     if found:
@@ -115,14 +117,21 @@ def _unequal(program: str, unequal: Difference) -> Finding:
         software.gravity(program, unequal.values.values()), FAULT.note
     )
     first = sorted(unequal.values.items(), key=lambda item: (item[0] not in odd, item[0]))
+    of_machine = program in software.OF_MACHINE
     return speak(
         f"{program} differs between nodes: {listed}",
         reason=software.MEANING.get(program, software.OF_PACKAGE),
         evidence=[
-            Evidence(quote=f"{node}: {program} {value}", source="packages", host=node)
+            Evidence(
+                quote=f"{node}: {program} {value}",
+                source="NVIDIA driver" if of_machine else "packages",
+                host=node,
+            )
             for node, value in first[:SHOWN]
         ],
-        fix=f"use one image or environment on all nodes; what {first[0][0]} has: `python -m "
+        fix=f"install one version on all nodes; what {first[0][0]} has: `nvidia-smi`"
+        if of_machine
+        else f"use one image or environment on all nodes; what {first[0][0]} has: `python -m "
         "torch.utils.collect_env`",
         host=odd[0] if len(odd) == 1 else "",
     )
