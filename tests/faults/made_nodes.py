@@ -29,6 +29,7 @@ from holdfast.analysis.nodes import (
     Target,
 )
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
+from tests.faults.made_gpus import a_gpu, nvidia
 
 MTU = 1500
 SIZES = (576, 1280, 1500, 4000, 9000)
@@ -68,6 +69,7 @@ def a_node(number: int, count: int, plan: Plan, mtu: int = MTU) -> Node:
             own_fqdn=f"{name}.cluster.example",
             own_name=_resolved(name, ip),
             interfaces=(a_loopback(), data_interface(number, mtu)),
+            nvidia=nvidia(*(a_gpu(n, uuid=f"GPU-{number:08x}-{n}") for n in range(4))),
         ),
         findings=(),
         boot_id=f"boot-{number}",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.analysis import machine as f
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.source.source import Flag, Launch
@@ -9,8 +10,22 @@ from holdfast.findings import Place
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
 from tests.faults import between
+from tests.faults.machines import a_machine, a_plan, settings
+from tests.faults.made_gpus import a_gpu, nvidia
 from tests.faults.made_nodes import on_node, some_nodes
-from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
+from tests.faults.table import (
+    check_table,
+    explain_table,
+    flags,
+    leaves,
+    lint_table,
+    not_applicable,
+    passes_over,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
 
 test_explain = explain_table(
     "device-ordinal",
@@ -145,8 +160,13 @@ def gpus(*counts: int, **plan: Any) -> NodesFacts:
     facts = some_nodes(len(counts), **plan)
     for node, count in zip(facts.nodes, counts, strict=True):
         devices = tuple(f"/dev/nvidia{n}" for n in range(count))
-        facts = on_node(facts, node.name, accelerators=devices)
+        driver = nvidia(gpus=tuple(map(a_gpu, range(count))))
+        facts = on_node(facts, node.name, accelerators=devices, nvidia=driver)
     return facts
+
+
+LATE = Unread(why="late")
+LOST = f.Gpu(index=7, unread="GPU is lost", unread_kind="lost")
 
 
 test_check_nodes = between.table(
@@ -171,7 +191,94 @@ test_check_nodes = between.table(
     between.silent(gpus(8, 8, 8)),
     between.silent(gpus(0, 0)),
     between.skips(
-        on_node(gpus(8, 8, 8), "node-c", accelerators=Unread(why="late")), saying=["late"]
+        on_node(gpus(8, 8, 8), "node-c", accelerators=LATE, nvidia=LATE), saying=["late"]
+    ),
+    # Where the driver was not asked, or shows nothing, the device nodes count.
+    between.silent(on_node(gpus(8, 8, 8), "node-c", nvidia=LATE)),
+    between.silent(on_node(gpus(8, 8, 8), "node-c", nvidia=f.NvidiaFacts(present=False))),
+    between.speaks(
+        "error",
+        on_node(gpus(8, 8, 8), "node-c", nvidia=nvidia(*map(a_gpu, range(7)), LOST)),
+        saying=["8 on node-a and node-b, 7 on node-c"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "error",
+        on_node(gpus(4, 4, 4), "node-b", settings=settings(CUDA_VISIBLE_DEVICES="0,1")),
+        saying=["4 on node-a and node-c, 2 on node-b"],
+        hosts=["node-b"],
     ),
     between.not_applicable(gpus(8), saying=["one node"]),
+)
+
+
+def shown(devices: str, *, ranks: int | None = None, **facts: Any) -> f.MachineFacts:
+    plan = a_plan() if ranks is None else a_plan(nproc=ranks, nproc_named=True)
+    return a_machine(plan, settings=settings(CUDA_VISIBLE_DEVICES=devices), **facts)
+
+
+MIXED = nvidia(a_gpu(0), a_gpu(1, name="NVIDIA T400"))
+
+test_check = check_table(
+    "device-ordinal",
+    silent(a_machine()),
+    silent(a_machine(a_plan(nproc=4, nproc_named=True))),
+    silent(a_machine(a_plan(nproc=2, nproc_named=True))),
+    silent(a_machine(a_plan(nproc=8))),  # a guess
+    speaks(
+        "warning",
+        a_machine(a_plan(nproc=8, nproc_named=True)),
+        saying=[
+            "8 ranks are to start here, but 4 GPUs are visible",
+            "ranks 4-7 would fail",
+            "torchrun --nproc-per-node 4",
+        ],
+    ),
+    speaks(
+        "warning",
+        shown("0,1", ranks=4),
+        saying=["4 ranks", "2 GPUs are visible", "`export CUDA_VISIBLE_DEVICES=0,1,2,3`"],
+    ),
+    silent(shown("0,1", ranks=2)),
+    silent(shown("3,2,1,0", ranks=4)),
+    silent(shown("", ranks=4)),  # a job on CPUs
+    silent(shown("-1", ranks=4)),
+    speaks(
+        "warning",
+        shown("0,1,9,2"),
+        saying=[
+            "shows only 2 GPUs: its entry 9 is not one of 4 GPUs",
+            "CUDA_VISIBLE_DEVICES=0,1,9",
+        ],
+    ),
+    speaks(
+        "error",
+        shown('"0,1"'),
+        saying=[
+            'CUDA_VISIBLE_DEVICES shows no GPU: its entry "0 is not a number',
+            "without quotes",
+        ],
+    ),
+    speaks("error", shown("all"), saying=["shows no GPU: its entry all is not a number"]),
+    speaks("error", shown("0,1,1"), saying=["1 is named twice", "leaves none at all"]),
+    speaks(
+        "error",
+        shown("GPU-77777777-1111"),
+        saying=["its entry GPU-77777777-1111 is not on this machine", "nvidia-smi -L"],
+    ),
+    silent(shown(f"{a_gpu(2).uuid},{a_gpu(0).uuid}", ranks=2)),
+    speaks("warning", shown("0;1;2;3"), saying=["'0;1;2;3'", "1 GPU is visible"]),
+    speaks(
+        "note",
+        shown("1", nvidia=MIXED),
+        saying=["may mean other GPUs than in nvidia-smi", "CUDA_DEVICE_ORDER=PCI_BUS_ID"],
+    ),
+    silent(shown("0,1", nvidia=MIXED)),
+    silent(shown("MIG-1", nvidia=nvidia(a_gpu(0, mig=True, mig_devices=("MIG-1",))))),
+    skips(
+        shown("MIG-1", nvidia=nvidia(a_gpu(0, mig=True, mig_devices=None))),
+        saying=["MIG instances"],
+    ),
+    not_applicable(a_machine(nvidia=f.NvidiaFacts(present=False)), saying=["no NVIDIA GPU"]),
+    skips(a_machine(nvidia=nvidia(error="Unknown Error", gpus=())), saying=["Unknown Error"]),
 )

@@ -1,18 +1,30 @@
 from __future__ import annotations
 
+from typing import Any
+
+from holdfast.analysis import machine as f
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python
+from tests.faults import between
 from tests.faults.joiners import gave_up, joined, starting
+from tests.faults.machines import a_machine, a_plan, settings
+from tests.faults.made_gpus import a_gpu, nvidia
+from tests.faults.made_nodes import on_node, some_nodes
 from tests.faults.table import (
+    check_table,
     explain_table,
     flags,
     leaves,
     lint_table,
+    not_applicable,
     notices,
     overlooks,
     passes_over,
     recognises,
     run_table,
+    silent,
+    skips,
+    speaks,
 )
 from tests.run.scenes import NOW, a_rank, a_scene, ended, words
 
@@ -185,4 +197,59 @@ test_lint = lint_table(
             "def make():\n    return net().cuda()"
         )
     ),
+)
+
+
+def ranks(count: int, *, named: bool = True, **facts: Any) -> f.MachineFacts:
+    return a_machine(a_plan(nproc=count, nproc_named=named), **facts)
+
+
+PARTS = nvidia(a_gpu(0, mig=True, mig_devices=("MIG-1", "MIG-2")))
+
+test_check = check_table(
+    "duplicate-gpu",
+    silent(ranks(4)),
+    speaks(
+        "warning",
+        ranks(4, settings=settings(CUDA_VISIBLE_DEVICES="2")),
+        saying=["CUDA_VISIBLE_DEVICES shows one GPU to 4 ranks", "=0,1,2,3`"],
+    ),
+    silent(ranks(4, settings=settings(CUDA_VISIBLE_DEVICES="2", NCCL_MULTI_RANK_GPU_ENABLE="1"))),
+    # Too few GPUs are device-ordinal's.
+    silent(ranks(4, settings=settings(CUDA_VISIBLE_DEVICES="2,1"))),
+    silent(ranks(4, nvidia=nvidia(a_gpu(0)))),
+    speaks(
+        "warning",
+        ranks(2, nvidia=PARTS, settings=settings(CUDA_VISIBLE_DEVICES="MIG-1,MIG-2")),
+        saying=["2 ranks would use the MIG instance MIG-1", "the first that is listed"],
+    ),
+    not_applicable(
+        ranks(1, settings=settings(CUDA_VISIBLE_DEVICES="2")), saying=["--nproc-per-node"]
+    ),
+    not_applicable(
+        ranks(4, named=False, settings=settings(CUDA_VISIBLE_DEVICES="2")), saying=["not given"]
+    ),
+    not_applicable(ranks(4, nvidia=f.NvidiaFacts(present=False)), saying=["no NVIDIA GPU"]),
+    skips(ranks(4, nvidia=nvidia(error="Unknown Error", gpus=())), saying=["Unknown Error"]),
+    skips(ranks(4, nvidia=nvidia(a_gpu(0, mig=True))), saying=["MIG instances"]),
+)
+
+SAME_HOST = on_node(
+    on_node(some_nodes(3), "node-a", nvidia=nvidia()), "node-b", nvidia=nvidia(a_gpu(2), a_gpu(3))
+)
+
+test_check_nodes = between.table(
+    "duplicate-gpu",
+    between.silent(some_nodes(3)),
+    between.speaks(
+        "error",
+        SAME_HOST,
+        saying=[
+            "2 GPUs would be used by ranks of more than one node: node-a and node-b",
+            "GPU-0000",
+        ],
+    ),
+    between.silent(on_node(SAME_HOST, "node-a", settings=settings(CUDA_VISIBLE_DEVICES="0,1"))),
+    between.skips(on_node(some_nodes(3), "node-b", nvidia=f.Unread(why="late")), saying=["late"]),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
 )

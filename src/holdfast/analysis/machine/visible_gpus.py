@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from holdfast.analysis.machine.fact import Fact, known
+from holdfast.analysis.machine.fact import CouldNotLook, Fact, known
 from holdfast.analysis.machine.gpu import Gpu, NvidiaFacts
 from holdfast.analysis.machine.machine import MachineFacts
 
@@ -52,6 +52,18 @@ class Visible(Fact, frozen=True):
         if self.devices is None:
             return None
         return tuple(dict.fromkeys(device.gpu for device in self.devices))
+
+
+NO_GPU = "no NVIDIA GPU on this machine"
+
+
+def gpus_here(facts: MachineFacts) -> tuple[Gpu, ...]:
+    """Every GPU that the driver shows; () where there is none. Ends the check where the driver
+    could not be asked."""
+    nvidia = known(facts.nvidia)
+    if nvidia.present and nvidia.error:
+        raise CouldNotLook(f"the NVIDIA driver could not be asked: {nvidia.error}")
+    return nvidia.gpus if nvidia.present else ()
 
 
 def seen_by_job(facts: MachineFacts) -> Visible:

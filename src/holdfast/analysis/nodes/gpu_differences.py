@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast import text
-from holdfast.analysis.machine import Gpu, Unread
+from holdfast.analysis.machine import Gpu, Unread, visible_gpus
 from holdfast.analysis.nodes import differences
 from holdfast.analysis.nodes.differences import Difference, Gap
 from holdfast.analysis.nodes.facts import Node, NodesFacts
@@ -56,6 +56,20 @@ def _readable(node: Node) -> tuple[Gpu, ...] | Unread:
     if nvidia.present and nvidia.error:
         return Unread(why=f"the NVIDIA driver could not be asked: {nvidia.error}")
     return tuple(gpu for gpu in nvidia.gpus if not gpu.unread)
+
+
+def usable_gpus(node: Node) -> int | Unread:
+    """How many devices a rank started there can select: by the driver, without GPUs that are lost,
+    or by the device nodes where the driver was not asked."""
+    nvidia, settings = node.facts.nvidia, node.facts.settings
+    if isinstance(nvidia, Unread) or isinstance(settings, Unread) or not nvidia.gpus:
+        devices = node.facts.accelerators
+        return devices if isinstance(devices, Unread) else len(devices)
+    seen = visible_gpus.seen_by_job(node.facts)
+    if seen.devices is None:
+        return Unread(why="its MIG instances could not be listed")
+    gone = {gpu.index for gpu in nvidia.gpus if gpu.unread_kind in ("lost", "reset required")}
+    return sum(device.gpu not in gone for device in seen.devices)
 
 
 def kinds(nodes: OfNodes) -> dict[str, str]:

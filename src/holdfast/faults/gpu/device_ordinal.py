@@ -12,10 +12,15 @@ How to be sure `nvidia-smi -L | wc -l` and `echo $CUDA_VISIBLE_DEVICES` on that 
 Fix            Start as many ranks as GPUs on each machine, and call
                `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`. Where every process is shown
                only one GPU, use device 0 in all of them.
-Known limits   Lint follows device numbers within one file and knows the number of machines only
-               from the launch command; `explain` knows CUDA_VISIBLE_DEVICES only where the log
-               shows it.
-Sources        https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html (101, 100)
+               A list in CUDA_VISIBLE_DEVICES is read from left to right and ends at the first entry
+               that names no GPU; a GPU named twice leaves none.
+Known limits   `check` judges the number of ranks only where it is given (--nproc-per-node), and
+               for NVIDIA's GPUs only; a job on CPUs, or with several Gloo ranks on one GPU, is fine
+               with fewer. Lint follows device numbers within one file and knows the number of
+               machines only from the launch command; `explain` knows CUDA_VISIBLE_DEVICES only
+               where the log shows it.
+Sources        https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
+               https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html (101, 100)
                pytorch/pytorch c10/cuda/CUDAFunctions.cpp, torch/cuda/__init__.py
                https://docs.pytorch.org/docs/stable/elastic/run.html (LOCAL_RANK)
 """
@@ -29,7 +34,16 @@ from collections.abc import Iterator, Sequence
 from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.nodes import NodesFacts, differences
+from holdfast.analysis.machine import MachineFacts, known
+from holdfast.analysis.machine.visible_gpus import (
+    NO_GPU,
+    VARIABLE,
+    Visible,
+    fastest_first,
+    gpus_here,
+    seen_by_job,
+)
+from holdfast.analysis.nodes import NodesFacts, differences, gpu_differences
 from holdfast.analysis.source.launch import counts
 from holdfast.analysis.source.processes import gpu_placement
 from holdfast.analysis.source.processes.children import SPAWNERS
@@ -43,6 +57,7 @@ FAULT = Fault(
     code="HOLD306",
     slug="device-ordinal",
     related=("duplicate-gpu", "container-flags", "rank-assignment", "driver-mismatch"),
+    gpus_only=True,
 )
 
 ORDINAL = FAULT.log_pattern(
@@ -98,15 +113,101 @@ NONE_SEEN = FAULT.log_pattern(
 SHOW_GPUS = "nvidia-smi -L; echo CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES"
 
 
+# --- check ---------------------------------------------------------------------------------------
+
+
+@FAULT.check(needs=("nvidia", "settings"))
+def ranks_against_visible_gpus(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    if not gpus_here(facts):
+        return FAULT.does_not_apply(NO_GPU)
+    seen = seen_by_job(facts)
+    if seen.devices is None:
+        return FAULT.skipped("the MIG instances of a GPU could not be listed")
+    if seen.hidden_on_purpose:
+        return FAULT.ok(f"{VARIABLE}={seen.value} hides all GPUs: a job on CPUs")
+    found = [*_misread(facts, seen), *_too_few(facts, seen), *_counted_otherwise(facts, seen)]
+    return found or FAULT.ok(
+        f"{text.counted(len(seen.devices), 'GPU')} visible"
+        + (f" for {facts.plan.nproc} ranks" if facts.plan.nproc_named else "")
+    )
+
+
+def _misread(facts: MachineFacts, seen: Visible) -> Iterator[Finding]:
+    setting = facts.setting(VARIABLE)
+    if setting is None or seen.devices is None or not (seen.bad or seen.odd):
+        return
+    total = len(known(facts.nvidia).gpus)
+    if seen.bad:
+        speak = FAULT.warning if seen.devices else FAULT.error
+        yield speak(
+            f"{VARIABLE} shows {f'only {len(seen.devices)}' if seen.devices else 'no'} GPU"
+            f"{'s' * (len(seen.devices) > 1)}: its entry {seen.bad} {seen.why_bad}",
+            reason="a GPU that is named twice leaves none at all"
+            if not seen.devices and seen.why_bad == "is named twice"
+            else "CUDA reads the list from left to right and stops there, without a message",
+            evidence=[setting.evidence],
+            fix=f"list numbers from 0 to {total - 1} without quotes, or UUIDs: `nvidia-smi -L`",
+        )
+    else:
+        yield FAULT.warning(
+            f"CUDA reads only the number at the start of {seen.odd[0]!r} in {VARIABLE}",
+            reason=f"so that {text.counted(len(seen.devices), 'GPU')} "
+            f"{text.plural(seen.devices, 'is', 'are')} visible",
+            evidence=[setting.evidence],
+            fix="write numbers with commas between them",
+        )
+
+
+def _too_few(facts: MachineFacts, seen: Visible) -> Iterator[Finding]:
+    """One GPU shown to several ranks is duplicate-gpu's."""
+    ranks, devices = facts.plan.nproc, seen.devices or ()
+    narrowed = seen.value is not None and len(devices) == 1
+    if not facts.plan.nproc_named or ranks <= len(devices) or not devices or narrowed:
+        return
+    total = len(known(facts.nvidia).gpus)
+    setting = facts.setting(VARIABLE)
+    numbers = ",".join(map(str, range(ranks)))
+    yield FAULT.warning(
+        f"{ranks} ranks are to start here, but {text.counted(len(devices), 'GPU')} "
+        f"{text.plural(devices, 'is', 'are')} visible",
+        reason=f"rank n selects device n: {text.ranks(range(len(devices), ranks))} would fail with "
+        "'invalid device ordinal', or share a GPU, which NCCL refuses; a job on CPUs is not "
+        "affected",
+        evidence=[
+            Evidence(quote=f"{len(devices)} of {total} GPUs visible", source="NVML"),
+            *([setting.evidence] if setting is not None else []),
+        ],
+        fix=f"`export {VARIABLE}={numbers}`"
+        if total >= ranks and setting is not None
+        else f"start `torchrun --nproc-per-node {len(devices)} …`",
+    )
+
+
+def _counted_otherwise(facts: MachineFacts, seen: Visible) -> Iterator[Finding]:
+    setting = facts.setting(VARIABLE)
+    if setting is None or seen.bad or setting.value.startswith(("GPU-", "MIG-")):
+        return
+    if len(seen.devices or ()) < len(known(facts.nvidia).gpus) and fastest_first(facts):
+        names = text.names({gpu.name for gpu in known(facts.nvidia).gpus if gpu.name})
+        yield FAULT.note(
+            f"numbers in {VARIABLE} may mean other GPUs than in nvidia-smi",
+            reason=f"this machine has {names}: CUDA counts the fastest first, nvidia-smi by place",
+            evidence=[setting.evidence],
+            fix="`export CUDA_DEVICE_ORDER=PCI_BUS_ID`, or name them by UUID: `nvidia-smi -L`",
+        )
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+
 @FAULT.check_nodes
 def nodes_have_different_numbers_of_gpus(facts: NodesFacts) -> Finding | Sequence[Finding]:
     if len(facts.nodes) < 2:
         return FAULT.does_not_apply("one node: there is nothing to compare")
-    devices, gaps = differences.of_each(facts, lambda node: node.facts.accelerators)
+    has, gaps = differences.of_each(facts, gpu_differences.usable_gpus)
     unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
-    if len(devices) < 2:
+    if len(has) < 2:
         return unknown
-    has = {node: len(found) for node, found in devices.items()}
     unequal = differences.compare({node: str(count) for node, count in has.items()})
     if unequal is None:
         return [FAULT.ok(f"each node has {next(iter(has.values()))} GPU devices"), *unknown]
@@ -123,7 +224,7 @@ def nodes_have_different_numbers_of_gpus(facts: NodesFacts) -> Finding | Sequenc
         else f"{most} ranks on each node fit all of them; `--nproc-per-node gpu` would start "
         "unequal numbers",
         evidence=[
-            Evidence(quote=f"{node}: {has[node]} GPU devices", source="/dev", host=node)
+            Evidence(quote=f"{node}: {has[node]} GPU devices", source="NVML or /dev", host=node)
             for node in sorted(has, key=lambda node: (node not in odd, node))[:SHOWN]
         ],
         fix=f"see what is missing: `nvidia-smi -L` on {text.names(short)}; or "
@@ -135,6 +236,9 @@ def nodes_have_different_numbers_of_gpus(facts: NodesFacts) -> Finding | Sequenc
         host=odd[0] if len(odd) == 1 and len(has) > 2 else "",
     )
     return [told, *unknown]
+
+
+# --- explain -------------------------------------------------------------------------------------
 
 
 @FAULT.explain

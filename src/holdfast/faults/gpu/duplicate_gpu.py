@@ -13,9 +13,13 @@ Fix            Make this the first line of the script:
                `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`, or pass
                `init_process_group(device_id=…)`. Start at most as many ranks as `nvidia-smi -L`
                shows.
-Known limits   Only NCCL's refusal counts: two Gloo ranks on one GPU are legal and not reported.
-               Lint judges complete scripts on NCCL only, where no other code can select the device.
-Sources        NVIDIA/nccl src/init.cc at v2.29.7-1 and v2.30.7-1: two ranks on one GPU
+Known limits   While a job runs only NCCL's refusal counts: two Gloo ranks on one GPU are legal and
+               not reported. `check` warns of several ranks that are shown one GPU, and between
+               nodes of a GPU that two of them are shown; which GPU a script selects it does not
+               know. Lint judges complete scripts on NCCL only, where no other code can select the
+               device.
+Sources        https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (one instance a process)
+               NVIDIA/nccl src/init.cc at v2.29.7-1 and v2.30.7-1: two ranks on one GPU
                https://docs.pytorch.org/docs/stable/distributed.html
 """
 
@@ -23,13 +27,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast import text
 from holdfast.analysis.job import join, phrases
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import MachineFacts, Unread, known, visible_gpus
+from holdfast.analysis.machine.visible_gpus import Device
+from holdfast.analysis.nodes import Node, NodesFacts, differences
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import RankView, Scene
@@ -38,14 +45,15 @@ from holdfast.analysis.source.processes import gpu_placement
 from holdfast.analysis.source.program import Call, Program, constant
 from holdfast.analysis.source.ranks.rank_dependence import rank_questions
 from holdfast.analysis.source.source import Source
-from holdfast.fault import Fault, RunTraits
-from holdfast.findings import Culprit, Diagnosis, Finding, Verdict
+from holdfast.fault import SHOWN, Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
     code="HOLD305",
     slug="duplicate-gpu",
     related=("device-ordinal", "gpu-occupied", "rank-assignment"),
     traits=RunTraits(priority=220),
+    gpus_only=True,
     smoke_fix="give every rank its own GPU: set --nproc-per-node to at most the number of GPUs",
 )
 FAULT.error_text(
@@ -56,6 +64,102 @@ FAULT.error_text(
 PAIR = re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+) both on CUDA device (\w+)")
 SET_DEVICE = "`torch.cuda.set_device(int(os.environ['LOCAL_RANK']))`"
 REFUSAL_TEXT = re.compile(r"Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU")
+
+
+# --- check ---------------------------------------------------------------------------------------
+
+
+@FAULT.check(needs=("nvidia", "settings"))
+def ranks_are_shown_one_gpu(facts: MachineFacts) -> Finding:
+    gpus, ranks = visible_gpus.gpus_here(facts), facts.plan.nproc
+    if not gpus:
+        return FAULT.does_not_apply(visible_gpus.NO_GPU)
+    if not facts.plan.nproc_named or ranks < 2:
+        return FAULT.does_not_apply("the number of ranks is not given, or 1: --nproc-per-node N")
+    allowed = facts.setting("NCCL_MULTI_RANK_GPU_ENABLE")
+    if allowed is not None and allowed.value == "1":
+        return FAULT.ok(f"{allowed.name}=1: ranks may share a GPU")
+    seen = visible_gpus.seen_by_job(facts)
+    if seen.devices is None:
+        return FAULT.skipped("the MIG instances of a GPU could not be listed")
+    found = _one_instance(ranks, seen.devices) or _one_listed(facts, seen.devices)
+    return found or FAULT.ok(f"{ranks} ranks, {text.counted(len(seen.devices), 'GPU')} visible")
+
+
+def _one_instance(ranks: int, devices: Sequence[Device]) -> Finding | None:
+    parts = [device.mig for device in devices if device.mig]
+    if not parts:
+        return None
+    return FAULT.warning(
+        f"{ranks} ranks would use the MIG instance {parts[0]}",
+        reason="a process sees one MIG instance, the first that is listed, so that all ranks take "
+        "the same; NCCL refuses that",
+        evidence=[Evidence(quote=f"visible: {', '.join(parts[:SHOWN])}", source="NVML")],
+        fix=f"start each rank with its own instance: `{visible_gpus.VARIABLE}=MIG-… python "
+        "train.py`; or use whole GPUs: `sudo nvidia-smi -mig 0`",
+    )
+
+
+def _one_listed(facts: MachineFacts, devices: Sequence[Device]) -> Finding | None:
+    setting = facts.setting(visible_gpus.VARIABLE)
+    if setting is None or len(devices) != 1:
+        return None
+    ranks, here = facts.plan.nproc, len(known(facts.nvidia).gpus)
+    return FAULT.warning(
+        f"{setting.name} shows one GPU to {ranks} ranks",
+        reason="they share it or fail with 'invalid device ordinal'; NCCL refuses two ranks on one "
+        "GPU. Fine only if the launcher gives each rank its own value",
+        evidence=[setting.evidence],
+        fix=f"list a GPU for each rank: `export {setting.name}="
+        f"{','.join(map(str, range(min(ranks, here))))}`",
+    )
+
+
+@FAULT.check_nodes
+def nodes_are_shown_one_gpu(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    """Two containers or virtual machines of one host that were given the same GPU."""
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: there is nothing to compare")
+    shown, gaps = differences.of_each(facts, _uuids_shown)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    owners: dict[str, list[str]] = {}
+    for node, uuids in shown.items():
+        for uuid in uuids:
+            owners.setdefault(uuid, []).append(node)
+    twice = {uuid: nodes for uuid, nodes in owners.items() if len(nodes) > 1}
+    if twice:
+        nodes = sorted({node for shared in twice.values() for node in shared})
+        return [
+            FAULT.error(
+                f"{text.counted(len(twice), 'GPU')} would be used by ranks of more than one node: "
+                f"{text.names(nodes)}",
+                reason="these nodes are containers or virtual machines of one host and were shown "
+                "the same GPUs; their ranks share memory and time, and NCCL hangs or refuses",
+                evidence=[
+                    Evidence(quote=f"{uuid} on {text.names(shared)}", source="NVML")
+                    for uuid, shared in list(twice.items())[:SHOWN]
+                ],
+                fix="give each node its own GPUs, by `--gpus '\"device=0,1\"'` of its container "
+                "or by CUDA_VISIBLE_DEVICES",
+            ),
+            *unknown,
+        ]
+    if not owners:
+        return unknown or FAULT.does_not_apply("no node shows a GPU of NVIDIA's")
+    return [FAULT.ok(f"{text.counted(len(owners), 'GPU')}, each on one node"), *unknown]
+
+
+def _uuids_shown(node: Node) -> tuple[str, ...] | Unread:
+    nvidia, settings = node.facts.nvidia, node.facts.settings
+    if isinstance(nvidia, Unread) or isinstance(settings, Unread):
+        return nvidia if isinstance(nvidia, Unread) else Unread(why="its settings are not known")
+    devices = visible_gpus.seen_by_job(node.facts).devices or ()
+    whole = {gpu.index: gpu.uuid for gpu in nvidia.gpus}
+    shown = (device.mig or whole.get(device.gpu, "") for device in devices)
+    return tuple(uuid for uuid in shown if uuid)
+
+
+# --- run -----------------------------------------------------------------------------------------
 
 
 @FAULT.run
@@ -196,7 +300,7 @@ def _invalid_usage(wreckage: Wreckage) -> Diagnosis | None:
 
 # --- lint ----------------------------------------------------------------------------------------
 
-SHOWN = 40
+LONGEST_CALL = 40
 """characters of a call in a sentence"""
 
 
@@ -268,4 +372,4 @@ def _used_before_set_device(program: Program) -> Iterator[Finding]:
 
 
 def _short_call(call: Call) -> str:
-    return text.shorten(ast.unparse(call.node), SHOWN)
+    return text.shorten(ast.unparse(call.node), LONGEST_CALL)

@@ -54,14 +54,14 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.logs.xid_table import XidBlame
-from holdfast.analysis.machine import MachineFacts, NvidiaFacts, Unread, gpu_health, known
+from holdfast.analysis.machine import MachineFacts, Unread, gpu_health, known
 from holdfast.analysis.machine.gpu_trouble import GpuTrouble, beside_the_job, shared
 from holdfast.analysis.machine.nccl_diagnostics import (
     NETWORK_CHECKS,
     SETTING_CHECKS,
     DiagnosticKind,
 )
-from holdfast.analysis.machine.visible_gpus import used_by_ranks
+from holdfast.analysis.machine.visible_gpus import NO_GPU, gpus_here, used_by_ranks
 from holdfast.analysis.nodes import NodesFacts, gpu_differences
 from holdfast.analysis.scene import exits, surroundings
 from holdfast.analysis.scene.scene import Scene
@@ -168,13 +168,12 @@ SHOW_ERRORS = "dmesg -T | grep -E 'Xid|SXid|AER'; nvidia-smi -q -d ECC,ROW_REMAP
 
 @FAULT.check(needs=("nvidia", "settings"))
 def driver_reports_trouble(facts: MachineFacts) -> Finding | Sequence[Finding]:
-    nvidia = known(facts.nvidia)
-    if why := _nothing_to_ask(nvidia):
-        return why
-    found = gpu_health.troubles(nvidia.gpus)
-    links = sum(link.active for gpu in nvidia.gpus for link in gpu.nvlinks)
-    return _told(facts, found) or FAULT.ok(
-        f"{text.counted(len(nvidia.gpus), 'GPU')} looked at: memory, clocks, PCIe link"
+    gpus = gpus_here(facts)
+    if not gpus:
+        return FAULT.does_not_apply(NO_GPU)
+    links = sum(link.active for gpu in gpus for link in gpu.nvlinks)
+    return _told(facts, gpu_health.troubles(gpus)) or FAULT.ok(
+        f"{text.counted(len(gpus), 'GPU')} looked at: memory, clocks, PCIe link"
         + (f", {text.counted(links, 'NVLink')} up" if links else "")
     )
 
@@ -183,7 +182,7 @@ def driver_reports_trouble(facts: MachineFacts) -> Finding | Sequence[Finding]:
 def kernel_log_names_a_gpu(facts: MachineFacts) -> Finding | Sequence[Finding]:
     nvidia = known(facts.nvidia)
     if not nvidia.present:
-        return FAULT.does_not_apply("no NVIDIA GPU on this machine")
+        return FAULT.does_not_apply(NO_GPU)
     events = known(facts.kernel_log)
     found = _told(facts, xid_events.troubles(events, nvidia.gpus))
     programs = xid_events.of_programs(events)
@@ -214,14 +213,6 @@ def amd_gpus_count_errors(facts: MachineFacts) -> Finding | Sequence[Finding]:
     if all(count is None for count in counts.values()):
         return FAULT.skipped("the kernel shows no error counts of these AMD GPUs")
     return FAULT.ok(f"{text.counted(len(rocm.gpus), 'AMD GPU')}: no uncorrectable error counted")
-
-
-def _nothing_to_ask(nvidia: NvidiaFacts) -> Finding | None:
-    if not nvidia.present:
-        return FAULT.does_not_apply("no NVIDIA GPU on this machine")
-    if nvidia.error:
-        return FAULT.skipped(f"the NVIDIA driver could not be asked: {nvidia.error}")
-    return None if nvidia.gpus else FAULT.does_not_apply("the NVIDIA driver shows no GPU here")
 
 
 def _told(facts: MachineFacts, found: Sequence[GpuTrouble]) -> list[Finding]:

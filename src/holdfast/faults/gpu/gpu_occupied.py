@@ -8,34 +8,45 @@ Why            All processes on a GPU share its memory, first come, first served
                job, a notebook that was never closed, a leftover process of your own last run, or
                ranks of this job that all selected GPU 0. In exclusive compute mode a single other
                process is enough.
-How to be sure The allocator's message adds up: total minus free minus what this process holds is
-               what other processes hold; torch from 2.1 names their pids. `nvidia-smi` lists them
+How to be sure `holdfast check` names the processes on each GPU with user and command. The
+               allocator's message adds up: total minus free minus what this process holds is what
+               other processes hold; torch from 2.1 names their pids. `nvidia-smi` lists them
                (inside a container only its own).
 Fix            Select a free GPU with CUDA_VISIBLE_DEVICES, or ask the owner of the other process.
                End leftover processes of your own run by pid. Bind each rank to the GPU of its
                LOCAL_RANK before anything uses CUDA.
-Known limits   holdfast reads this from the allocator's message; `check` does not list the processes
-               on a GPU yet. Messages without numbers (`CUDA error: out of memory`) leave open which
-               process holds the memory.
+Known limits   Less than a tenth of a GPU is not reported: desktops and services take that much.
+               From inside a container processes of others have a number but no name. On GH200 and
+               GB200 the host may use the GPU's memory, so only what processes hold counts there.
+               Messages without numbers (`CUDA error: out of memory`) leave open which process holds
+               the memory.
 Sources        pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp: what the message counts
                https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
                https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-modes
+               https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
+               https://docs.nvidia.com/deploy/nvml-api/ (processes and memory of a GPU)
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 from holdfast import text
 from holdfast.analysis.logs import gpu_memory, sightings
 from holdfast.analysis.logs.gpu_memory import Shortage
 from holdfast.analysis.logs.patterns.gpu_memory import ALLOCATOR, CUDA_CALL, NUMBERS
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.analysis.machine import Gpu, MachineFacts, Unread, known
+from holdfast.analysis.machine.gpu_memory_held import HeldGpu, describe, free_gpus, held
+from holdfast.analysis.machine.visible_gpus import NO_GPU, gpus_here, seen_by_job, used_by_ranks
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD307",
     slug="gpu-occupied",
     related=("gpu-oom", "duplicate-gpu", "orphaned-workers", "stale-process"),
+    gpus_only=True,
 )
 
 BUSY = FAULT.log_pattern(
@@ -52,6 +63,127 @@ RESERVATION = FAULT.log_pattern(
     "GPU memory utilization (0.9, 71.19 GiB).",
 )
 LISTING = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv"
+
+
+MUCH, SOME = 0.25, 0.1
+"""shares of a GPU's memory: few models leave a quarter; a desktop takes less than a tenth"""
+EXCLUSIVE = ("exclusive process", "exclusive thread")
+
+
+# --- check ---------------------------------------------------------------------------------------
+
+
+@FAULT.check(needs=("nvidia", "settings", "leftovers"))
+def processes_on_the_gpus_of_this_job(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    here = gpus_here(facts)
+    if not here:
+        return FAULT.does_not_apply(NO_GPU)
+    used = used_by_ranks(facts)
+    gpus = [g for g in here if not g.unread and (used is None or g.index in used)]
+    found = [*_closed(gpus), *_cut_up(facts), *_leftovers(facts, gpus), *_held(facts, gpus)]
+    if found:
+        return found
+    if not gpus:
+        return FAULT.does_not_apply("this job sees no GPU")
+    free = sum((gpu.memory_total or 0) - held(gpu).taken for gpu in gpus)
+    return FAULT.ok(f"{text.counted(len(gpus), 'GPU')} free for this job: {text.size(free)}")
+
+
+def _closed(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    """Compute modes that let nothing in, or no second process."""
+    prohibited = [gpu for gpu in gpus if gpu.compute_mode == "prohibited"]
+    taken = [g for g in gpus if g.compute_mode in EXCLUSIVE and held(g).holders]
+    for closed, reason in (
+        (prohibited, "no program may use it: `all CUDA-capable devices are busy or unavailable`"),
+        (taken, "only one process may use it, and one does: the next is refused"),
+    ):
+        if closed:
+            numbers = ",".join(str(gpu.index) for gpu in closed)
+            yield FAULT.error(
+                f"GPU {text.numbers(gpu.index for gpu in closed)} is in compute mode "
+                f"'{closed[0].compute_mode}'",
+                reason=reason,
+                evidence=[Evidence(quote=held(g).description, source="NVML") for g in closed],
+                fix=f"`sudo nvidia-smi -c DEFAULT -i {numbers}`"
+                if closed is prohibited
+                else f"have the owner end it, or `sudo nvidia-smi -c DEFAULT -i {numbers}`",
+            )
+
+
+def _cut_up(facts: MachineFacts) -> Iterator[Finding]:
+    """GPUs in MIG mode without an instance: CUDA shows nothing of them."""
+    bare = [gpu for gpu in known(facts.nvidia).gpus if gpu.mig and gpu.mig_devices == ()]
+    if not bare or seen_by_job(facts).hidden_on_purpose:
+        return
+    nothing_else = not seen_by_job(facts).devices
+    numbers = ",".join(str(gpu.index) for gpu in bare)
+    yield (FAULT.error if nothing_else else FAULT.note)(
+        f"GPU {text.numbers(gpu.index for gpu in bare)} is in MIG mode and has no instance",
+        reason="CUDA shows only instances of such a GPU, so programs do not see it",
+        evidence=[
+            Evidence(quote=f"GPU {g.index}: MIG on, 0 instances", source="NVML") for g in bare
+        ],
+        fix=f"use it whole: `sudo nvidia-smi -mig 0 -i {numbers}`; or make instances: `sudo "
+        f"nvidia-smi mig -cgi 0 -C -i {numbers}`",
+    )
+
+
+def _leftovers(facts: MachineFacts, gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    orphans = () if isinstance(facts.leftovers, Unread) else facts.leftovers.orphans
+    own = {orphan.process.pid: orphan for orphan in orphans}
+    holding = [(g, h) for g in gpus for h in held(g).holders if h.pid in own]
+    if not holding:
+        return
+    pids = sorted({holder.pid for _, holder in holding})
+    yield FAULT.warning(
+        f"pid {text.numbers(pids)} of an earlier run still {text.plural(pids, 'holds', 'hold')} "
+        f"memory of GPU {text.numbers(gpu.index for gpu, _ in holding)}",
+        reason="the launcher has exited, so nothing will end what it started",
+        evidence=[
+            Evidence(
+                quote=f"GPU {gpu.index}: {describe(holder)}; {own[holder.pid].sign}", source="NVML"
+            )
+            for gpu, holder in holding[:SHOWN]
+        ],
+        fix=f"`kill {' '.join(map(str, pids))}`",
+    )
+
+
+def _held(facts: MachineFacts, gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    taken = [one for one in map(held, gpus) if one.share >= SOME]
+    if not taken:
+        return
+    taken.sort(key=lambda one: -one.share)
+    much = taken[0].share >= MUCH
+    total = sum(one.gpu.memory_total or 0 for one in taken)
+    yield (FAULT.warning if much else FAULT.note)(
+        f"other processes hold {text.size(sum(one.taken for one in taken))} of {text.size(total)} "
+        f"on GPU {text.numbers(one.gpu.index for one in taken)}",
+        reason="the job gets only the rest of that memory, and shares the GPU's time while they "
+        "compute",
+        evidence=[Evidence(quote=one.description, source="NVML") for one in taken[:SHOWN]],
+        fix=_instead(facts, taken),
+    )
+
+
+def _instead(facts: MachineFacts, taken: Sequence[HeldGpu]) -> str:
+    visible = seen_by_job(facts).indices
+    free = [
+        gpu
+        for gpu in free_gpus(known(facts.nvidia).gpus, SOME)
+        if visible is None or gpu.index in visible
+    ]
+    enough = len(free) >= (facts.plan.nproc if facts.plan.nproc_named else 1)
+    if enough:
+        chosen = ",".join(str(gpu.index) for gpu in free)
+        order = "CUDA_DEVICE_ORDER=PCI_BUS_ID " if len({gpu.name for gpu in free}) > 1 else ""
+        return f"use the free ones: `export {order}CUDA_VISIBLE_DEVICES={chosen}`"
+    users = {holder.user for one in taken for holder in one.holders if holder.user}
+    owner = text.names(users) if users else "the owner"
+    return f"wait, or have {owner} end these processes: `{LISTING}`"
+
+
+# --- explain -------------------------------------------------------------------------------------
 
 
 @FAULT.explain
