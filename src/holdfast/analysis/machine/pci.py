@@ -47,6 +47,8 @@ class PciFacts(Fact, frozen=True):
     """by this process's affinity, in the same form"""
     cpu_vendor: str = ""
     """'AuthenticAMD', 'GenuineIntel'…; '' where the kernel does not say (ARM)"""
+    cpu_architecture: str = ""
+    """'x86_64', 'aarch64'"""
 
 
 class GpuDirect(Fact, frozen=True):
@@ -57,3 +59,5 @@ class GpuDirect(Fact, frozen=True):
     dmabuf: bool | Unread
     """can the driver export GPU memory as DMA-BUF: the open kernel module on Linux 5.12+"""
     kernel: str
+    memory_peers: bool = False
+    """does the kernel list it under memory_peers, the only place where NCCL before 2.23 looks"""

@@ -24,10 +24,11 @@ DISPLAY = ("0x0300", "0x0302", "0x0380", "0x1200")
 """VGA, 3D and other display controllers, and processing accelerators"""
 COUNTED = {"nvidia": "GPU", "amdgpu": "AMD"}
 NVSWITCH, NIC, NVME, BRIDGE = "0x0680", "0x02", "0x0108", "0x0604"
+MEMORY_PEERS = "sys/kernel/mm/memory_peers"
 PEERMEM = {
     "nvidia_peermem": "sys/module/nvidia_peermem/version",
-    "nv_peer_mem": "sys/kernel/mm/memory_peers/nv_mem/version",
-    "nv_peer_mem (nc)": "sys/kernel/mm/memory_peers/nv_mem_nc/version",
+    "nv_peer_mem": f"{MEMORY_PEERS}/nv_mem/version",
+    "nv_peer_mem (nc)": f"{MEMORY_PEERS}/nv_mem_nc/version",
 }
 """the three files by which NCCL recognises it"""
 DMABUF_KERNEL = (5, 12)
@@ -60,6 +61,7 @@ def read_pci(_plan: Plan, root: str = "/") -> PciFacts | Unread:
         numa_cpus=_numa_cpus(root),
         cpus_usable=numbers(os.sched_getaffinity(0)),
         cpu_vendor=_cpu_field(root, "vendor_id"),
+        cpu_architecture=platform.machine(),
     )
 
 
@@ -159,13 +161,18 @@ def _virtio_interfaces(folder: str) -> tuple[str, ...]:
 
 
 def read_gpu_direct(_plan: Plan, root: str = "/") -> GpuDirect:
-    loaded = (
+    loaded = [
         f"{name} {sysfs.text(root, path)}".strip()
         for name, path in PEERMEM.items()
         if os.path.exists(os.path.join(root, path))
-    )
+    ]
     kernel = sysfs.text(root, "proc/sys/kernel/osrelease") or platform.release()
-    return GpuDirect(peermem=next(loaded, ""), dmabuf=_dmabuf(root, kernel), kernel=kernel)
+    return GpuDirect(
+        peermem=loaded[0] if loaded else "",
+        dmabuf=_dmabuf(root, kernel),
+        kernel=kernel,
+        memory_peers=bool(sysfs.listed(root, MEMORY_PEERS)),
+    )
 
 
 def _dmabuf(root: str, kernel: str) -> bool | Unread:

@@ -7,11 +7,13 @@ Why            Software has bugs. This table holds only defects that their autho
 How to be sure `NCCL_DEBUG=VERSION` prints the NCCL in use (wheels bring their own), and the failure
                is gone after an upgrade. Where the log shows a version, holdfast compares it; where
                it shows none, only the wording counts, with lower confidence.
-Fix            Upgrade NCCL by its package (`pip install -U nvidia-nccl-cu12`, the number of your
+Fix            Upgrade NCCL by its package (`pip install -U nvidia-nccl-cu13`, the number of your
                CUDA) if torch allows it, or torch itself; each entry names a workaround where there
                is one.
-Known limits   The table is short and covers NCCL only; a defect that is not in it is reported under
-               its symptom.
+Known limits   A defect that is not in the table is reported under its symptom. `check` reports the
+               defects whose condition it sees on the machine or in the planned job; those that
+               depend on the script alone are named with `--verbose` only. The version that counts
+               is that of the first NCCL library the loader would take.
 Sources        https://github.com/NVIDIA/nccl/issues/1185 (2.20.3: UDS binding, fixed in 2.20.5)
                https://github.com/NVIDIA/nccl/issues/1637 (shared memory on Blackwell, in 2.26.2)
                https://github.com/NVIDIA/nccl/issues/1251 (hang with CUDA graphs, up to 2.21.5)
@@ -20,18 +22,34 @@ Sources        https://github.com/NVIDIA/nccl/issues/1185 (2.20.3: UDS binding, 
                NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi_issues.rst)
                https://github.com/NVIDIA/nccl/issues/2190 (ranks disagree on cuMem host memory)
                NVIDIA/nccl v2.24.3-1: 'Avoid "Software caused connection abort" errors on retries'
+               https://github.com/NVIDIA/nccl/releases/tag/v2.29.3-1 (2.28.9: hang on ARM;
+               https://github.com/marin-community/marin/pull/8038)
+               https://github.com/pytorch/pytorch/issues/149153 (2.25.1: abort hangs)
+               https://github.com/NVIDIA/nccl/releases/tag/v2.26.5-1 (NVLink domains, over 80 ranks)
+               https://github.com/NVIDIA/nccl/issues/1676 (nvidia-peermem not recognised)
+               https://github.com/NVIDIA/nccl/releases/tag/v2.26.3-1 (cuMem in containers)
+               https://github.com/pytorch/pytorch/issues/153960 (torch 2.7.0, NCCL 2.26)
+               https://github.com/NVIDIA/nccl/releases/tag/v2.28.7-1 (symmetric memory)
+               https://github.com/NVIDIA/nccl/pull/2339 (2.31.2: what it fixes, #2198, #2241)
+               https://github.com/pytorch/pytorch/issues/187081 (torch 2.12.0 on B200)
+               https://github.com/NVIDIA-NeMo/RL/issues/680 (torch 2.6: FSDP2 state dicts)
+               https://github.com/pytorch/pytorch/releases/tag/v2.2.1 (torch 2.2.0: DTensor)
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import MachineFacts, known, known_defects
+from holdfast.analysis.machine.known_defects import KnownDefect, Version, nccl_in_use
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD304", slug="known-defect", related=("version-skew", "framework-bug", "ipc-removed")
@@ -72,6 +90,12 @@ CUMEM_MIXED = FAULT.log_pattern(
     anchors="attaching to shared memory segment",
     example="vm:1009:1009 [0] misc/shmutils.cc:102 NCCL WARN Error while attaching to shared "
     "memory segment /dev/shm/nccl-x (size 0), error: No such file or directory (2)",
+)
+PROXY_SLOTS = FAULT.log_pattern(
+    "proxy-slots",
+    r"\bncclLocalOpAppend\b",
+    anchors="ncclLocalOpAppend",
+    example="    ncclLocalOpAppend (proxy.cc:502)",
 )
 RETRY_ABORT = FAULT.log_pattern(
     "retry-abort",
@@ -144,6 +168,17 @@ DEFECTS = (
         sure=0.85,
     ),
     Defect(
+        wording=PROXY_SLOTS,
+        what="NCCL loses slots of its network queue on ARM processors, then waits for a free one "
+        "without end; on other processors the same stack is a moment of normal work",
+        since=(2, 28, 9),
+        fixed_in=(2, 29, 3),
+        workaround="there is no workaround",
+        source="NCCL 2.29.3 release notes",
+        sure=0.55,
+        unsure=0.25,
+    ),
+    Defect(
         wording=RETRY_ABORT,
         what="NCCL retries a refused connection in a way that fails with another error, so it "
         "gives up although the peer was only late",
@@ -155,6 +190,46 @@ DEFECTS = (
         unsure=0.5,
     ),
 )
+
+
+@FAULT.check(
+    needs=("software", "nvidia", "pci", "gpu_direct", "container", "settings"),
+)
+def version_has_a_defect_that_matters_here(facts: MachineFacts) -> Finding | list[Finding]:
+    if not known(facts.nvidia).gpus:
+        return FAULT.does_not_apply("no NVIDIA GPU")
+    installed = {"NCCL": nccl_in_use(facts), "torch": release(known(facts.software).torch)}
+    if not any(installed.values()):
+        return FAULT.does_not_apply("neither torch nor NCCL is installed here")
+    present = [one for one in known_defects.DEFECTS if one.affects(installed[one.product])]
+    found = [_found(one, installed, facts) for one in present if one.here and one.here(facts)]
+    return found or FAULT.ok(_all_clear(installed, present))
+
+
+def _found(defect: KnownDefect, installed: dict[str, Version], facts: MachineFacts) -> Finding:
+    version = f"{defect.product} {_dotted(installed[defect.product])}"
+    upgrade = f"upgrade {defect.product} to {_dotted(defect.fixed_in)} or later"
+    speak = FAULT.note if defect.depends else FAULT.warning
+    return speak(
+        f"{version} {defect.what}",
+        reason=f"a known defect of {defect.product}, fixed in {_dotted(defect.fixed_in)} "
+        f"({defect.source})",
+        evidence=[_where(defect, version, facts)],
+        fix=f"{upgrade}; until then {defect.workaround}" if defect.workaround else upgrade,
+    )
+
+
+def _where(defect: KnownDefect, version: str, facts: MachineFacts) -> Evidence:
+    software = known(facts.software)
+    source = software.nccl[0].path if defect.product == "NCCL" else software.executable
+    return Evidence(quote=version, source=source)
+
+
+def _all_clear(installed: dict[str, Version], present: Sequence[KnownDefect]) -> str:
+    versions = " and ".join(f"{name} {_dotted(v)}" for name, v in installed.items() if v)
+    hidden = sorted({one.depends for one in present if one.depends})
+    depends = f"; it has some in {', '.join(hidden)}" if hidden else ""
+    return f"{versions}: no known defect that this machine brings out{depends}"
 
 
 @FAULT.explain
