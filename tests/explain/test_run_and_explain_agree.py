@@ -29,7 +29,7 @@ def told(scene: Scene, times: int, folder: Path) -> tuple[list[str], str]:
     kept = journal.Journal(str(folder / "journal.jsonl"))
     reporter = Reporter(kept, run_screen.Screen(screen), "node-a", None)
     for _ in range(times):
-        reporter.checkpoint_events(NEWS, scene)
+        reporter.rank_events(NEWS, scene)
     kept.close()
     return [kind_of(record) for record in kept.records()], screen.getvalue()
 
@@ -56,7 +56,7 @@ def test_it_never_explains_a_stall_nor_an_end() -> None:
     assert killed is not None
     assert killed.slug == "rank-killed"
     assert verdict.judge(BEGAN_AGAIN) is None
-    assert [found.slug for found in verdict.checkpoint_news(BEGAN_AGAIN)] == ["restart-from-zero"]
+    assert [found.slug for found in verdict.news(BEGAN_AGAIN)] == ["restart-from-zero"]
 
 
 def test_a_refusal_ends_the_job_and_no_restart_is_tried() -> None:
@@ -65,7 +65,7 @@ def test_a_refusal_ends_the_job_and_no_restart_is_tried() -> None:
     assert found is not None
     assert (found.fatal, found.ranks) == (True, (0, 1))
     assert found.slug in ("config-changed", "world-size-mismatch")
-    assert verdict.checkpoint_news(refused) == []
+    assert verdict.news(refused) == []
 
 
 def test_the_same_bug_after_a_resume_is_met_at_the_same_step_of_the_job() -> None:

@@ -74,8 +74,10 @@ def conduct(
 
     scheduler.ask_for_end(os.environ)
 
+    verify = {delivery.VERIFY: str(flags.verify_replicas)} if flags.verify_replicas else {}
+
     def environment(local_rank: int, inherited: dict[str, str]) -> dict[str, str]:
-        return {**settings(), **watch.rank_environment(local_rank, inherited)}
+        return {**settings(), **watch.rank_environment(local_rank, inherited), **verify}
 
     code = OWN_FAILURE
     places = files.places

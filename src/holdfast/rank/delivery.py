@@ -22,6 +22,8 @@ SAVED = "HOLDFAST_SAVED"
 """the newest checkpoint that an earlier attempt of the run has saved; unset when there is none"""
 NODES = "HOLDFAST_NODES"
 """'2:4' where the number of nodes, and so of ranks, may change from attempt to attempt"""
+VERIFY = "HOLDFAST_VERIFY_REPLICAS"
+"""every how many steps a rank reports a digest of its parameters; unset for never"""
 PLACE = "HOLDFAST_PLACE"
 """rank and world size, for what a wrapper starts: a launcher in between gives others"""
 

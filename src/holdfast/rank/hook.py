@@ -12,10 +12,12 @@ from holdfast.rank import (
     agent_store,
     claim,
     exit_calls,
+    finite_numbers,
     heartbeat_page,
     heartbeat_thread,
     own_page,
     prctl,
+    replica_check,
     spawned,
     torch_import,
 )
@@ -142,6 +144,8 @@ def _end(pid: int, writer: LastWordsWriter, server: WorkerServer) -> None:
         return
     try:
         writer.note_unheard()
+        finite_numbers.finish()
+        replica_check.finish()
         if own_page.page is not None:
             own_page.page.leaving()
             own_page.page.phase("exit")  # from here on a silent beat means nothing

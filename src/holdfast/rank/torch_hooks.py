@@ -9,7 +9,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.rank import agent_store, claim, cuda_graphs, own_page, spawned, step_counter
+from holdfast.rank import (
+    agent_store,
+    claim,
+    cuda_graphs,
+    finite_numbers,
+    own_page,
+    replica_check,
+    spawned,
+    step_counter,
+)
 from holdfast.rank.first_step import FirstStepHook
 from holdfast.rank.worker_server import WorkerServer
 
@@ -21,7 +30,7 @@ def install(torch: Any, server: WorkerServer, *, spawned_process: bool = False) 
     """Each part for itself: torch changes, and one part that fails must not cost the others."""
     if own_page.page is not None:
         own_page.page.torch_imported()
-    parts: list[Callable[[], None]] = [_count_steps]
+    parts: list[Callable[[], None]] = [_count_steps, lambda: finite_numbers.follow(torch)]
     if not spawned_process:
         parts += [lambda: FirstStepHook(torch).expect(), spawned.follow]
     if torch.distributed.is_available():
@@ -32,6 +41,8 @@ def install(torch: Any, server: WorkerServer, *, spawned_process: bool = False) 
             lambda: _follow_the_group(torch, server),
             lambda: cuda_graphs.follow(torch),
         ]
+        if every := replica_check.wanted(os.environ):
+            parts.append(lambda: replica_check.follow(torch, every))
     for part in parts:
         try:
             part()
@@ -56,6 +67,7 @@ def after_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
             page.step(steps.count, steps.at, steps.usual)
             if steps.count == 1:
                 claim.found_on(sys.modules["torch"], optimizer.param_groups)
+            finite_numbers.step_taken(steps.count)
     except Exception as problem:  # noqa: BLE001
         own_page.complain(problem)
 

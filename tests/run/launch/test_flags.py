@@ -19,7 +19,7 @@ from tests.places import TARGETS
 
 TARGET = TARGETS / "parse_flags.py"
 OURS = {"grace", "patience", "no_check", "dry_run", "runs", "no_pty", "token_file",
-        "hosts", "hostfile", "remote_python", "env"}  # fmt: skip
+        "hosts", "hostfile", "remote_python", "env", "verify_replicas"}  # fmt: skip
 
 # What older versions do not know: left out there.
 NEWER = ("--shutdown-timeout", "--signals-to-handle", "--duplicate-stdout-filters",

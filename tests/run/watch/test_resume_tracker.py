@@ -28,6 +28,7 @@ def tell(
 
 
 def journalled(event: TrackedEvent) -> dict[str, Any]:
+    assert event.record
     (record,) = as_written([event.record])
     return record
 
@@ -148,6 +149,7 @@ def test_whatever_a_rank_tells_is_taken(kind: str, fields: dict[str, Any], attem
     account = CheckpointAccount(reached=7)
     told = resume_tracker.track(account, 0, attempt, {**fields, "kind": kind})
     assert isinstance(told.sentence, str)
+    assert told.record
     if isinstance(told.record, RankEventRecord):
         assert told.record.told["kind"] == kind
         assert told.account == account, "what is not understood changes nothing"

@@ -334,6 +334,38 @@ class FirstStepRecord(StartRecord, frozen=True, kw_only=True, tag="first-step"):
     """only with a guess"""
 
 
+class NotFiniteRecord(EventRecord, frozen=True, kw_only=True, tag="not-finite"):
+    """An optimizer took a step with a loss, or gradients, that are NaN or infinite."""
+
+    what: Literal["loss", "gradients"] = "loss"
+    step: int = 0
+    """of this attempt"""
+    value: str = ""
+    """'nan', 'inf' or '-inf'; of several losses in one step their sum"""
+    row: int = 1
+    """how many steps in a row it has been so; the third is the last that is reported"""
+
+
+class ReplicasRecord(AttemptRecord, frozen=True, kw_only=True, tag="replicas"):
+    """What `--verify-replicas` came to, when an attempt is over."""
+
+    checks: int = 0
+    """how often all ranks were compared"""
+    last_step: int = 0
+    """of this attempt, at which they were compared last"""
+    different: tuple[int, ...] = ()
+    """ranks whose parameters were to be the same and were not; empty when they always were"""
+    refused: tuple[str, ...] = ()
+    """why ranks could not be compared, each reason once"""
+    bytes: int = 0
+    """compared on each rank"""
+    gpu: float = 0.0
+    host: float = 0.0
+    """seconds of the GPU, and of the script, that a check took on average"""
+    share: float = 0.0
+    """of the training time, from 0 to 1, that both took together"""
+
+
 class RankEventRecord(EventRecord, frozen=True, kw_only=True, tag="rank-event"):
     """An event that this holdfast does not understand, as the rank wrote it."""
 
@@ -364,6 +396,8 @@ RECORDS: tuple[type[JournalRecord], ...] = (
     SetAsideRecord,
     ResumeRecord,
     FirstStepRecord,
+    NotFiniteRecord,
+    ReplicasRecord,
     RankEventRecord,
 )
 """every kind that is written"""

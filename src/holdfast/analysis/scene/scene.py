@@ -16,6 +16,7 @@ from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
 from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.node_view import NodeView, PathProbes
+from holdfast.analysis.scene.numbers import RankNumbers
 from holdfast.analysis.scene.rdma import PortChange
 
 T = TypeVar("T")
@@ -322,6 +323,8 @@ class Scene(Signal, frozen=True, dict=True):
     """None when nothing in the environment names one"""
     checkpoints: CheckpointAccount = CheckpointAccount()
     """what the ranks reported of checkpoints and resumes, in all attempts"""
+    numbers: RankNumbers = RankNumbers()
+    """what they reported of losses and replicas, in this attempt"""
 
     nodes: tuple[NodeView, ...] = ()
     """of a job on several machines, by node rank; () where nothing is known of nodes"""

@@ -33,6 +33,10 @@ PATIENCE_HELP = (
     "wait in, less the seconds that evidence and an orderly end need. At once when a rank died or "
     "is stopped, or collectives do not match"
 )
+VERIFY_HELP = (
+    "every N steps compare digests of the parameters that torch keeps equal on several ranks (DDP, "
+    "HSDP), and name the rank whose differ: silent data corruption. Its cost is printed"
+)
 NO_PTY_HELP = (
     "ranks write to a pipe even where holdfast writes to a terminal: no colours, no moving bars"
 )
@@ -63,6 +67,8 @@ class RunFlags:
     """where we do not do what torchrun would, in a sentence each"""
     meeting: RunMeeting | None = None
     """where the launchers of all nodes meet; None for a job of this node alone"""
+    verify_replicas: int = 0
+    """every how many steps; 0 for never"""
 
     @property
     def max_restarts(self) -> int:
@@ -121,6 +127,7 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--dry-run", action="store_true", help="show what would be started, and start nothing"
     )
+    group.add_argument("--verify-replicas", type=int, metavar="N", help=VERIFY_HELP)
     group.add_argument("--no-pty", action="store_true", help=NO_PTY_HELP)
     group.add_argument(
         "--token-file", metavar="FILE", help="a secret that all nodes know (or HOLDFAST_TOKEN)"
@@ -145,6 +152,8 @@ def parse(argv: Sequence[str]) -> RunFlags:
     patience = typed.patience
     if patience is not None and not (math.isfinite(patience) and patience > 0):
         raise ConfigError(f"--patience must be > 0 seconds, got {patience:g}")
+    if typed.verify_replicas is not None and typed.verify_replicas < 1:
+        raise ConfigError(f"--verify-replicas must be >= 1 steps, got {typed.verify_replicas}")
     if not typed.runs:
         raise ConfigError(
             "--runs must name a folder, got ''", hint="is the variable after --runs set?"
@@ -176,6 +185,7 @@ def parse(argv: Sequence[str]) -> RunFlags:
         port=port,
         remarks=(*remarks, *unseen),
         meeting=None if isinstance(meeting, OneNode) else meeting,
+        verify_replicas=typed.verify_replicas or 0,
     )
 
 

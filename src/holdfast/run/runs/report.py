@@ -20,7 +20,7 @@ from holdfast.analysis.job.journal_records import (
 )
 from holdfast.analysis.job.phrases import stop_name
 from holdfast.findings import Diagnosis
-from holdfast.run.runs import report_pauses, report_saves
+from holdfast.run.runs import report_numbers, report_pauses, report_saves
 from holdfast.text import duration, elapsed, ranks
 from holdfast.view.diagnosis import evidence
 
@@ -45,6 +45,8 @@ class RunReport(NamedTuple):
     """a sentence about the longest one, where it suggests a limit"""
     checkpoints: tuple[str, ...] = ()
     """sentences about saves, and steps done twice"""
+    numbers: tuple[str, ...] = ()
+    """sentences about losses that were not finite, and replicas"""
 
 
 def summarise(records: Sequence[JournalRecord]) -> RunReport:
@@ -59,6 +61,7 @@ def summarise(records: Sequence[JournalRecord]) -> RunReport:
         failures=failure_chain.find(records),
         pauses=tuple(report_pauses.lines(records)),
         checkpoints=tuple(report_saves.lines(records)),
+        numbers=tuple(report_numbers.lines(records)),
     )
 
 
@@ -172,7 +175,7 @@ def _figures(report: RunReport) -> list[str]:
     if report.lost:
         told.append(f"{elapsed(report.lost)} lost between the last step before a restart and "
                     "the first after it")  # fmt: skip
-    told += report.checkpoints
+    told += (*report.checkpoints, *report.numbers)
     return [*told, *report.pauses]
 
 

@@ -179,7 +179,7 @@ class Observer:
 
     def close(self) -> None:
         """What ranks reported last is read before: the last save is often made at the very end."""
-        self.events.read_all()
+        self.events.finish()
         self.deaths.close()
         self.kernel_log.close()
 

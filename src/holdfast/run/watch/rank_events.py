@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from holdfast.analysis.job.journal_records import RankEventRecord
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from holdfast.run.watch import resume_tracker
+from holdfast.run.watch.numbers_tracker import NumbersTracker
+from holdfast.run.watch.resume_tracker import TrackedEvent
 
 READ_EVERY = 1.0
 """seconds between two looks at the files"""
@@ -54,16 +57,18 @@ class EventListener:
 
     def __init__(self) -> None:
         self.account = CheckpointAccount()
+        self.numbers = NumbersTracker()
         self._attempt = 0
         self._files: dict[int, GrowingFile] = {}
         self._read_at = 0.0
-        self._news: list[resume_tracker.TrackedEvent] = []
+        self._news: list[TrackedEvent] = []
 
     def begin(self, attempt: int, files: Mapping[int, str], *, steps: int) -> None:
         """A new attempt; the one before had taken `steps` steps."""
         if attempt > self._attempt:
-            self.read_all()
+            self.finish()
             self.account = resume_tracker.next_attempt(self.account, steps)
+            self.numbers = NumbersTracker(attempt)
         self._attempt = attempt
         self._files = {rank: GrowingFile(path) for rank, path in files.items()}
 
@@ -79,20 +84,29 @@ class EventListener:
             for event in file.new():
                 self.add(rank, event)
 
+    def finish(self) -> None:
+        """This attempt is over: whatever is new, and what it all came to."""
+        self.read_all()
+        if record := self.numbers.replicas.record():
+            self._news.append(TrackedEvent(self.account, record))
+
     def add(self, rank: int, event: dict[str, Any]) -> None:
         tracked = self._track(rank, event)
         self.account = tracked.account
         self._news.append(tracked._replace(told=(rank, event)))
 
-    def _track(self, rank: int, event: dict[str, Any]) -> resume_tracker.TrackedEvent:
+    def _track(self, rank: int, event: dict[str, Any]) -> TrackedEvent:
         """What a bug of ours does not understand is journalled as the rank wrote it."""
         try:
+            if self.numbers.concerns(event):
+                record, sentence = self.numbers.add(rank, event, time.monotonic())
+                return TrackedEvent(self.account, record, sentence)
             return resume_tracker.track(self.account, rank, self._attempt, event)
         except Exception:  # noqa: BLE001 - a save that is not understood must not cost the watch
             record = RankEventRecord(rank=rank, attempt=self._attempt, told=event)
-            return resume_tracker.TrackedEvent(self.account, record)
+            return TrackedEvent(self.account, record)
 
-    def news(self) -> list[resume_tracker.TrackedEvent]:
+    def news(self) -> list[TrackedEvent]:
         """What has come since the last time this was asked."""
         news, self._news = self._news, []
         return news

@@ -74,7 +74,7 @@ class Reporter:
         self._transport_reported = False
         self._signals_ignored: set[str] = set()
         self._bugs_reported: set[tuple[str, str]] = set()
-        self._checkpoint_notices: set[tuple[int, str]] = set()
+        self._news_said: set[tuple[int, str]] = set()
 
     def attempt(self, attempt: int, ranks: Sequence[ObservedRank]) -> None:
         """A new one has begun: what was said of the one before may be said again."""
@@ -126,15 +126,17 @@ class Reporter:
         about = {*self._said.ranks, *self._said.victims}
         return not (about and moved) or not about.isdisjoint(moved)
 
-    def checkpoint_events(self, news: Sequence[TrackedEvent], scene: Scene) -> None:
-        """What ranks reported of saves and resumes, and what it means: a notice once an attempt."""
+    def rank_events(self, news: Sequence[TrackedEvent], scene: Scene) -> None:
+        """What ranks reported of saves, resumes and their numbers, and what it means: a notice once
+        an attempt."""
         for event in news:
-            self.journal.write(event.record)
+            if event.record:
+                self.journal.write(event.record)
             if event.sentence:
                 self.screen.say(event.sentence)
-        for found in verdict.checkpoint_news(scene) if news else ():
-            if (scene.attempt, found.slug) not in self._checkpoint_notices:
-                self._checkpoint_notices.add((scene.attempt, found.slug))
+        for found in verdict.news(scene):
+            if (scene.attempt, found.slug) not in self._news_said:
+                self._news_said.add((scene.attempt, found.slug))
                 self.judgement(found, scene, action="", steps=pace.steps(scene), evidence="")
 
     def noticed(self, found: Verdict) -> None:

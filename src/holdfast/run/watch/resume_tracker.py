@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.analysis.job import journal_records
 from holdfast.analysis.job.journal_records import (
+    AttemptRecord,
     EventRecord,
     FirstStepRecord,
     ResumeRecord,
@@ -48,8 +49,8 @@ class TrackedEvent(NamedTuple):
     """One event of a rank, and what came of it."""
 
     account: CheckpointAccount
-    record: EventRecord
-    """for the journal: as the rank reported it, and what follows from it"""
+    record: AttemptRecord | None
+    """for the journal: as the rank reported it, and what follows from it; None for nothing"""
     sentence: str = ""
     """for the screen; '' when there is no need"""
     told: tuple[int, Mapping[str, Any]] | None = None

@@ -22,8 +22,8 @@ from holdfast.catalogue import traits
 from holdfast.fault import Broken, RunTraits
 from holdfast.findings import Verdict
 
-CHECKPOINTS = ("HOLD8", "HOLD407")
-"""families, and disk-full: what the ranks report of their saves"""
+NEWS = ("HOLD8", "HOLD407", "HOLD315", "HOLD627")
+"""what the ranks report: of their saves (a family, and disk-full), replicas and losses"""
 
 Scope = Literal["world", "job", "nodes"]
 """of what a fault is asked: each world for itself, all ranks that are heard, or all nodes too"""
@@ -136,8 +136,8 @@ def _ask(scene: Scene, scopes: Collection[Scope]) -> Iterator[Verdict | Broken]:
         if _scope(known) not in scopes:
             continue
         for answer in entry.fault.ask_run(scene):
-            # News of saves and resumes stalls no rank: it is reported once.
-            if isinstance(answer, Broken) or not is_checkpoint_news(answer):
+            # News of saves, resumes and losses stalls no rank: it is reported once.
+            if isinstance(answer, Broken) or not is_news(answer):
                 yield answer
 
 
@@ -145,8 +145,8 @@ def _scope(known: RunTraits) -> Scope:
     return "nodes" if known.about_nodes else "job" if known.whole_job else "world"
 
 
-def is_checkpoint_news(verdict: Verdict) -> bool:
-    return verdict.code.startswith(CHECKPOINTS) and not verdict.certain
+def is_news(verdict: Verdict) -> bool:
+    return verdict.code.startswith(NEWS) and not verdict.certain
 
 
 def is_stall(verdict: Verdict) -> bool:
@@ -154,17 +154,17 @@ def is_stall(verdict: Verdict) -> bool:
     known = traits(verdict.slug)
     return (
         verdict.names_a_culprit
-        and not is_checkpoint_news(verdict)
+        and not is_news(verdict)
         and not (known.never_acts or known.survives_steps or known.needs_steps)
     )
 
 
-def checkpoint_news(scene: Scene) -> list[Verdict]:
-    """What the catalogue makes of what the ranks reported of their checkpoints. Never raises."""
-    family = (e.fault for e in catalogue.entries() if e.fault.code.startswith(CHECKPOINTS))
+def news(scene: Scene) -> list[Verdict]:
+    """What the catalogue makes of what the ranks reported. Never raises."""
+    family = (e.fault for e in catalogue.entries() if e.fault.code.startswith(NEWS))
     answers = [answer for fault in family for answer in fault.ask_run(scene)]
     # `consider` owns up to a face that raised
-    return [one for one in answers if isinstance(one, Verdict) and is_checkpoint_news(one)]
+    return [one for one in answers if isinstance(one, Verdict) and is_news(one)]
 
 
 def _weight(verdict: Verdict) -> tuple[bool, bool, bool, int]:

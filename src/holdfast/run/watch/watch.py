@@ -216,6 +216,7 @@ class Watch:
             failures=self.failures,
             best_step=self.stalls.best_step,
             checkpoints=observer.events.account,
+            numbers=observer.events.numbers.account(),
             scheduler=scheduler.read(os.environ, wall=time.time()) if told else None,
             probes=self.peers.probes(),
         )
@@ -229,7 +230,7 @@ class Watch:
             self.reporter.exited(attempt, rank, rank.death.code)
         self.guard.run("the kernel's counters", lambda: self.observer.read_counters(now))
         self.guard.run("the reports of other nodes", lambda: self._take_in_reports(now))
-        self.guard.run("checkpoint events", lambda: self._report_events(now))
+        self.guard.run("the events of the ranks", lambda: self._report_events(now))
 
     def _take_in_reports(self, now: float) -> None:
         if self.others.slept():
@@ -247,8 +248,9 @@ class Watch:
             self.reporter.progress(scene, self.progress.steps, self.observer.ranks)
 
     def _report_events(self, now: float) -> None:
-        if events := self.observer.new_events():
-            self.reporter.checkpoint_events(events, self._scene(now))
+        events = self.observer.new_events()
+        if events or self.observer.events.numbers.is_fresh(now):
+            self.reporter.rank_events(events, self._scene(now))
 
     def _evidence_is_here(self, purpose: str) -> bool:
         """Asks for it first; with other nodes it may be here at a later look only."""
