@@ -43,7 +43,7 @@ from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(
-    code="HOLD315",
+    code="HOLD317",
     slug="replica-mismatch",
     traits=RunTraits(priority=600, never_acts=True, survives_steps=True),
     related=("gpu-hardware", "nan-loss", "config-changed"),

@@ -22,7 +22,7 @@ from holdfast.catalogue import traits
 from holdfast.fault import Broken, RunTraits
 from holdfast.findings import Verdict
 
-NEWS = ("HOLD8", "HOLD407", "HOLD315", "HOLD627")
+NEWS = ("HOLD8", "HOLD407", "HOLD317", "HOLD627")
 """what the ranks report: of their saves (a family, and disk-full), replicas and losses"""
 
 Scope = Literal["world", "job", "nodes"]
