@@ -3,12 +3,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from holdfast.analysis.machine import Gpu
 from holdfast.check.readers import cuda
-from holdfast.check.readers.cuda import ListedGpu, list_gpus, probe_each, read_cuda, visible_gpus
+from holdfast.check.readers.cuda import gpus_of_job, list_gpus, probe_each, probe_twice, read_cuda
+from holdfast.system.cuda_driver import CudaDevice
 from tests.check.readers.trees import plant
 from tests.fakes.cuda import driver
+from tests.fakes.nvml import profiles
+from tests.fakes.nvml.install import install
+from tests.fakes.nvml.state import FakeDriver
 from tests.faults.machines import a_plan
 
 A, B, C = (f"GPU-{letter * 8}-0000-0000-0000-000000000000" for letter in "abc")
@@ -21,9 +27,10 @@ GPU Excluded:\t No
 """
 
 
-def listed(*uuids: str, forbidden: str = "") -> list[ListedGpu]:
+def listed(*uuids: str, forbidden: str = "") -> list[Gpu]:
     return [
-        ListedGpu(index=n, uuid=uuid, forbidden=uuid == forbidden) for n, uuid in enumerate(uuids)
+        Gpu(index=n, uuid=uuid, unread_kind="no permission" if uuid == forbidden else "")
+        for n, uuid in enumerate(uuids)
     ]
 
 
@@ -40,45 +47,28 @@ def tree(root: Path, **minors: int) -> str:
 def test_gpus_are_counted_by_their_place_not_by_their_device_node(tmp_path: Path) -> None:
     root = tree(tmp_path, at_3d=1, at_1b=0, at_9a=2)
     os.unlink(tmp_path / "dev/nvidia2")  # the container got two of three
-    assert list_gpus(root) == [
-        ListedGpu(index=0, uuid=A, forbidden=False),
-        ListedGpu(index=1, uuid=B, forbidden=False),
-        ListedGpu(index=2, uuid=C, forbidden=True),
-    ]
+    assert list_gpus(root) == listed(A, B, C, forbidden=C)
 
 
 def test_a_gpu_that_the_driver_has_not_started_has_no_name_yet(tmp_path: Path) -> None:
     root = tree(tmp_path, at_1b=0)
     path = tmp_path / "proc/driver/nvidia/gpus/0000:1b:00.0/information"
     path.write_text(path.read_text().replace(A, "GPU-????????-????-????-????-????????????"))
-    assert list_gpus(root) == [ListedGpu(index=0, uuid="", forbidden=False)]
+    assert list_gpus(root) == [Gpu(index=0)]
 
 
 @pytest.mark.parametrize(
     ("wanted", "chosen"),
-    [
-        (None, [A, B, C]),
-        ("0,2", [A, C]),
-        ("2,0", [C, A]),
-        ("GPU-bbbb", [B]),
-        (f"{C},{A}", [C, A]),
-        ("", []),
-        ("-1", []),
-        ("NoDevFiles", []),
-        ("0,7,1", [A]),  # CUDA stops at the first that is not there
-        ("MIG-0000", []),
-        ("GPU-", []),  # names all of them: none
-        (" 1 , 0 ", [B, A]),
-    ],
+    [(None, [A, B, C]), ("0,2", [A, C]), ("GPU-bbbb", [B]), ("", []), ("NoDevFiles", [])],
 )
 def test_only_gpus_that_the_job_sees_are_tried(wanted: str | None, chosen: list[str]) -> None:
-    assert [gpu.uuid for gpu in visible_gpus(listed(A, B, C), wanted)] == chosen
+    assert [gpu.uuid for gpu in gpus_of_job(listed(A, B, C), wanted)] == chosen
 
 
 def test_numbers_count_the_gpus_that_may_be_opened() -> None:
     gpus = listed(A, B, C, forbidden=A)
-    assert [gpu.uuid for gpu in visible_gpus(gpus, None)] == [B, C]
-    assert [gpu.uuid for gpu in visible_gpus(gpus, "0")] == [B]
+    assert [gpu.uuid for gpu in gpus_of_job(gpus, None)] == [B, C]
+    assert [gpu.uuid for gpu in gpus_of_job(gpus, "0")] == [B]
 
 
 def test_an_idle_gpu_is_tried_to_the_end_and_one_in_use_is_only_initialised() -> None:
@@ -125,6 +115,40 @@ def test_a_gpu_that_never_answers_costs_its_deadline_and_the_others_are_there(
         (B, "memory", True),
     ]
     assert "no answer" in (probes[1].error if probes[1] else "")
+
+
+def test_a_failure_that_passes_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try is a process of its own: what they have in common is a file."""
+    tries = tmp_path / "tries"
+
+    def fails_once() -> object:
+        with tries.open("a") as file:
+            file.write(os.environ["CUDA_VISIBLE_DEVICES"] + "\n")
+        count = tries.read_text().split().count(B)
+        return driver(failing={"cuInit": 999} if count == 1 else {})
+
+    monkeypatch.setattr(cuda.probe_each, "__defaults__", (fails_once, lambda _device: ""))
+    probes = [answer.probe for answer in probe_twice(listed(A, B))]
+    assert [(p.uuid, p.code) for p in probes if p] == [(A, 0), (B, 0)]
+    assert sorted(tries.read_text().split()) == [A, B, B]
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        (profiles.one_passed_through(), ""),
+        (profiles.container(), "another program uses this GPU"),
+        (profiles.mismatch(), "not known"),
+        (msgspec.structs.replace(profiles.cloud_t4(), gpus=()), "not known"),
+    ],
+)
+def test_nvml_says_whether_a_gpu_is_free(
+    monkeypatch: pytest.MonkeyPatch, machine: FakeDriver, reason: str
+) -> None:
+    install(monkeypatch, machine)
+    bus_id = machine.gpus[0].bus_id if machine.gpus else "00000000:00:06.0"
+    why = cuda.why_leave_alone(CudaDevice(handle=0, uuid="", bus_id=bus_id))
+    assert (reason in why) if reason else why == ""
 
 
 def test_no_library_is_told_as_such() -> None:

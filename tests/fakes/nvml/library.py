@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tests.fakes.nvml.link_calls  # noqa: F401 (its calls enter themselves)
-from tests.fakes.nvml.gpu_calls import FIRST_PART, NUMBERS, REASONS
+from tests.fakes.nvml.gpu_calls import FIRST_PART, NOT_FOUND, NUMBERS, REASONS
 from tests.fakes.nvml.layouts import INVALID_ARGUMENT, SUCCESS, put, put_text, whole
 from tests.fakes.nvml.session import GPU_CALLS, Refused, Session, hang, obey
 from tests.fakes.nvml.state import FakeDriver, FakeGpu
@@ -112,6 +112,13 @@ def _handle(session: Session, index: Any, out: Any) -> int:
     return put(out, ctypes.c_void_p, FIRST_HANDLE + number)
 
 
+def _handle_at(session: Session, bus_id: Any, out: Any) -> int:
+    """By '0000:1B:00.0', or with the domain in eight digits as NVML itself writes it."""
+    wanted = bus_id.value.decode().lower()[-12:]
+    places = [gpu.bus_id.lower()[-12:] for gpu in session.driver.gpus]
+    return _handle(session, places.index(wanted), out) if wanted in places else NOT_FOUND
+
+
 LIBRARY_CALLS: dict[str, Callable[..., int]] = {
     "nvmlInitWithFlags": _init,
     "nvmlInit_v2": _init,
@@ -121,4 +128,5 @@ LIBRARY_CALLS: dict[str, Callable[..., int]] = {
     "nvmlSystemGetCudaDriverVersion": lambda s, out: put(out, ctypes.c_int, s.driver.cuda),
     "nvmlDeviceGetCount_v2": lambda s, out: put(out, ctypes.c_uint, len(s.driver.gpus)),
     "nvmlDeviceGetHandleByIndex_v2": _handle,
+    "nvmlDeviceGetHandleByPciBusId_v2": _handle_at,
 }

@@ -44,8 +44,10 @@ def torch_of(version: str, **changes: Any) -> MachineFacts:
     return replace(facts, software=replace(facts.software, torch_cuda=version))
 
 
-MISMATCHED = nvidia(error="Driver/library version mismatch", library="580.105.08", cuda="", gpus=())
-UNLOADED = NvidiaFacts(present=True, library="580.95.05", error="Driver Not Loaded")
+MISMATCHED = nvidia(
+    error="Driver/library version mismatch", error_code=18, library="580.105.08", cuda="", gpus=()
+)
+UNLOADED = NvidiaFacts(present=True, library="580.95.05", error="Driver Not Loaded", error_code=9)
 NO_LIBRARY = "libcuda.so.1: cannot open shared object file: No such file or directory"
 OLD = nvidia(module="550.54.15", cuda="12.4")
 
@@ -117,7 +119,10 @@ test_check = check_table(
         saying=["no GPU device"],
     ),
     skips(
-        a_machine(nvidia=nvidia(error="Unknown Error", cuda="", gpus=()), cuda=cuda(version="")),
+        a_machine(
+            nvidia=nvidia(error="Unknown Error", error_code=999, cuda="", gpus=()),
+            cuda=cuda(version=""),
+        ),
         saying=["Unknown Error"],
     ),
     skips(a_machine(nvidia=Unread(why="late")), saying=["late"]),

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from holdfast.analysis.machine import CudaFacts, CudaProbe, Gpu, Plan, Unread
+from holdfast.analysis.machine import CudaFacts, CudaProbe, Gpu, NvidiaFacts, Plan, Unread
 from holdfast.analysis.machine.gpu_use import why_not_to_try
+from holdfast.analysis.machine.visible_gpus import visible
 from holdfast.system import cuda_driver, deadline
 from holdfast.system.cuda_driver import NO_CODE, CudaDevice, CudaDriver, CudaFailure
 from holdfast.system.nvidia.gpu import read_gpu
@@ -25,17 +26,9 @@ SECONDS = 15.0
 """for one GPU; without persistence mode the driver starts each of them for the look"""
 STEPS = ("load", "init", "context", "memory", "copy")
 GPUS = "proc/driver/nvidia/gpus"
+LASTING = (100, 802, 803, 804)
+"""errors of a machine, which do not pass: no device, fabric, versions"""
 BY_BUS_ID = "nvmlDeviceGetHandleByPciBusId"
-
-
-class ListedGpu(msgspec.Struct, frozen=True):
-    """A GPU as the kernel module lists it."""
-
-    index: int
-    uuid: str
-    """'' where the driver did not say"""
-    forbidden: bool
-    """to this process, by a scheduler or by its rights"""
 
 
 class ProbeAnswer(msgspec.Struct):
@@ -50,7 +43,7 @@ def read_cuda(plan: Plan, root: str = "/") -> CudaFacts:
     if not os.path.exists(os.path.join(root, "proc/driver/nvidia")):
         return CudaFacts(library="", compat=False, version="", probes=())
     wanted = plan.environment.get("CUDA_VISIBLE_DEVICES")
-    answers = probe_each(visible_gpus(list_gpus(root), wanted))
+    answers = probe_twice(gpus_of_job(list_gpus(root), wanted))
     told = next((one for one in answers if one.library), None) or _load_only()
     return CudaFacts(
         library=told.library,
@@ -63,8 +56,9 @@ def read_cuda(plan: Plan, root: str = "/") -> CudaFacts:
 # --- which GPUs ----------------------------------------------------------------------------------
 
 
-def list_gpus(root: str) -> list[ListedGpu]:
-    """In PCI order, which is the driver's. Each in a child: the driver may ask the GPU itself."""
+def list_gpus(root: str) -> list[Gpu]:
+    """As the kernel module lists them: in PCI order, which is the driver's. Each in a child: the
+    driver may ask the GPU itself."""
     try:
         places = sorted(os.listdir(os.path.join(root, GPUS)))
     except OSError:
@@ -82,22 +76,23 @@ def _listing(root: str, place: str, index: int) -> deadline.Question:
             pairs = (line.partition(":") for line in file)
             told = {name.strip(): value.strip() for name, _, value in pairs}
         uuid = told.get("GPU UUID", "")
-        node = os.path.join(root, f"dev/nvidia{told.get('Device Minor', '')}")
+        usable = _may_open(os.path.join(root, f"dev/nvidia{told.get('Device Minor', '')}"))
         return msgspec.msgpack.encode(
-            ListedGpu(
+            Gpu(
                 index=index,
+                # Question marks stand for it while the driver has not started the GPU.
                 uuid=uuid if re.fullmatch(r"GPU-[0-9a-f-]{36}", uuid) else "",
-                forbidden=not _may_open(node),
+                unread_kind="" if usable else "no permission",
             )
         )
 
     return ask
 
 
-def _listed(index: int, answer: bytes | Unread) -> ListedGpu:
+def _listed(index: int, answer: bytes | Unread) -> Gpu:
     if isinstance(answer, Unread):  # the probe will show what is wrong with it
-        return ListedGpu(index=index, uuid="", forbidden=False)
-    return msgspec.msgpack.decode(answer, type=ListedGpu)
+        return Gpu(index=index)
+    return msgspec.msgpack.decode(answer, type=Gpu)
 
 
 def _may_open(node: str) -> bool:
@@ -111,22 +106,10 @@ def _may_open(node: str) -> bool:
     return True
 
 
-def visible_gpus(listed: Sequence[ListedGpu], wanted: str | None) -> list[ListedGpu]:
-    """Those that a program with this CUDA_VISIBLE_DEVICES sees. Numbers count the GPUs that it may
-    open; as CUDA does, the first entry that names nothing ends the list."""
-    usable = [gpu for gpu in listed if not gpu.forbidden]
-    if wanted is None:
-        return usable
-    chosen: list[ListedGpu] = []
-    for entry in (entry.strip() for entry in wanted.split(",")):
-        if entry.isdecimal():
-            named = usable[int(entry) : int(entry) + 1]
-        else:
-            named = [g for g in usable if entry.startswith("GPU-") and g.uuid.startswith(entry)]
-        if len(named) != 1:
-            break
-        chosen += named
-    return chosen
+def gpus_of_job(listed: Sequence[Gpu], wanted: str | None) -> list[Gpu]:
+    """Those that a program with this CUDA_VISIBLE_DEVICES sees."""
+    seen = visible(NvidiaFacts(present=True, gpus=tuple(listed)), wanted).indices or ()
+    return [gpu for gpu in listed if gpu.index in seen]
 
 
 # --- the probe -----------------------------------------------------------------------------------
@@ -138,7 +121,7 @@ def why_leave_alone(device: CudaDevice) -> str:
     if installed():
         nvml = Library()
         try:
-            broken = nvml.initialise()
+            broken, _ = nvml.initialise()
             handle = None if broken else nvml.ask(BY_BUS_ID, device.bus_id)
             gpu = None if handle is None else read_gpu(nvml, handle, Gpu(index=0))
         except GpuGone as gone:
@@ -146,8 +129,20 @@ def why_leave_alone(device: CudaDevice) -> str:
     return why_not_to_try(gpu)
 
 
+def probe_twice(gpus: Sequence[Gpu]) -> list[ProbeAnswer]:
+    """CUDA's start fails now and then on GPUs that work a moment later."""
+    first = {gpu.index: answer for gpu, answer in zip(gpus, probe_each(gpus), strict=True)}
+    doubtful = [gpu for gpu in gpus if _may_pass(first[gpu.index].probe)]
+    again = zip(doubtful, probe_each(doubtful), strict=True)
+    return list({**first, **{gpu.index: answer for gpu, answer in again}}.values())
+
+
+def _may_pass(probe: CudaProbe | None) -> bool:
+    return probe is not None and probe.code > 0 and probe.code not in LASTING
+
+
 def probe_each(
-    gpus: Sequence[ListedGpu],
+    gpus: Sequence[Gpu],
     driver: Callable[[], CudaDriver] = CudaDriver,
     leave_alone: Callable[[CudaDevice], str] = why_leave_alone,
 ) -> list[ProbeAnswer]:
@@ -176,7 +171,7 @@ def probe_each(
     ]
 
 
-def _answer(gpu: ListedGpu, raw: bytes | Unread, step: str, took: float) -> ProbeAnswer:
+def _answer(gpu: Gpu, raw: bytes | Unread, step: str, took: float) -> ProbeAnswer:
     if not isinstance(raw, Unread):
         return msgspec.msgpack.decode(raw, type=ProbeAnswer)
     return ProbeAnswer(
@@ -193,7 +188,7 @@ def _answer(gpu: ListedGpu, raw: bytes | Unread, step: str, took: float) -> Prob
 
 
 def _probe(
-    gpu: ListedGpu,
+    gpu: Gpu,
     reach: Callable[[str], None],
     driver: Callable[[], CudaDriver],
     leave_alone: Callable[[CudaDevice], str],

@@ -49,7 +49,8 @@ FAULT = Fault(
 
 MISMATCH, COMPAT_UNSUPPORTED = 803, 804
 """CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"""
-NVML_MISMATCH, NOT_LOADED = "Driver/library version mismatch", "Driver Not Loaded"
+NVML_MISMATCH, NOT_LOADED = 18, 9
+"""NVML_ERROR_LIB_RM_VERSION_MISMATCH, NVML_ERROR_DRIVER_NOT_LOADED"""
 
 
 @FAULT.check(needs=("nvidia", "cuda", "software", "accelerators"))
@@ -79,7 +80,7 @@ def versions_do_not_fit(facts: MachineFacts) -> Finding:
 def _mismatch(_: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Finding | None:
     """Module and library of one driver."""
     probes = [probe for probe in cuda.probes if probe.code == MISMATCH and not cuda.compat]
-    if NVML_MISMATCH not in nvidia.error and not probes:
+    if nvidia.error_code != NVML_MISMATCH and not probes:
         return None
     library = f" {nvidia.library}" if nvidia.library else ""
     module = f" {nvidia.module}" if nvidia.module else ""
@@ -117,9 +118,9 @@ def _compat(_: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Finding | 
 def _missing(facts: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Finding | None:
     """A part of the driver is not there, though GPUs are."""
     devices = [node for node in known(facts.accelerators) if "/nvidia" in node]
-    if NOT_LOADED in nvidia.error and not devices:
+    if nvidia.error_code == NOT_LOADED and not devices:
         return FAULT.does_not_apply("the NVIDIA driver is not loaded, and no GPU device is here")
-    if NOT_LOADED in nvidia.error:
+    if nvidia.error_code == NOT_LOADED:
         return FAULT.error(
             "the NVIDIA kernel module is not loaded, though GPU devices are there",
             reason="no CUDA program can start",
