@@ -361,6 +361,14 @@ test_check = check_table(
         saying=["its way to save power"],
     ),
     speaks(
+        "note",
+        a_machine(nvidia=nvidia(a_gpu(0, pcie=_pcie(width=8, generation=5)))),
+        saying=["its slot may be wired so"],
+    ),
+    # A board that divides a slot, and a cloud's card: wired so for good.
+    silent(a_machine(nvidia=nvidia(*(a_gpu(n, pcie=_pcie(8, 5)) for n in range(2))))),
+    silent(a_machine(nvidia=nvidia(a_gpu(0, virtualization="passthrough", pcie=_pcie(8, 5))))),
+    speaks(
         "warning",
         gpus(a_gpu(1, busy=98, power=300.0, pcie=_pcie(generation=3))),
         saying=["x16 gen 3 where x16 gen 5"],

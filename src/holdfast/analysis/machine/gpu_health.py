@@ -38,6 +38,7 @@ FULL_BOARDS = {
     "NVIDIA GB200": 18,
 }
 """NVLinks that a GPU of these names has to its switches when all work"""
+GUESTS = ("passthrough", "vgpu")
 SLOWED = {
     "hw thermal slowdown": "it is too hot",
     "hw power brake": "the power supply told it to slow down",
@@ -229,21 +230,30 @@ def _pcie(gpu: Gpu, peers: Sequence[Gpu]) -> Iterator[GpuTrouble]:
     slow = busy and link.generation < link.generation_possible
     if not narrow and not slow:
         return
-    # Some cards save power by narrowing an idle link: then its equals do the same.
-    certain = not asleep or (usual is not None and link.width < usual)
+    # Cards of clouds, and of boards that divide a slot, are wired with fewer lanes for good; some
+    # save power by narrowing an idle link. Then their equals do the same.
+    odd = usual is not None and link.width < usual
+    if not odd and not slow and (gpu.virtualization in GUESTS or _all_alike(peers)):
+        return
     now = f"x{link.width} gen {link.generation}"
     possible = f"x{link.width_possible} gen {link.generation_possible}"
     yield _seen(gpu, f"PCIe link {now}, possible {possible}", "nvidia-smi -q")(
-        Status.WARNING if certain else Status.NOTE,
+        Status.WARNING if odd or slow else Status.NOTE,
         f"is attached by PCIe {now} where {possible} is possible",
         "the card sits badly, its riser or slot is broken, or the slot is shared; copies to and "
         "from the host, and GPUDirect, go at that speed"
-        if certain
-        else "the link sleeps now, so this may be its way to save power",
+        if odd or slow
+        else "the link sleeps now, so this may be its way to save power"
+        if asleep
+        else "its slot may be wired so; copies to and from the host go at that speed",
         "look while it is busy: `nvidia-smi --query-gpu=pcie.link.gen.current,"
         "pcie.link.width.current --format=csv -i {gpus}`; if it stays, have the card "
         "reseated",
     )
+
+
+def _all_alike(peers: Sequence[Gpu]) -> bool:
+    return len(peers) > 1 and len({one.pcie.width if one.pcie else 0 for one in peers}) == 1
 
 
 def _power(gpu: Gpu, peers: Sequence[Gpu]) -> Iterator[GpuTrouble]:
