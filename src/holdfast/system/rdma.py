@@ -16,6 +16,7 @@ from holdfast.system import deadline
 
 CLASS = "sys/class/infiniband"
 LOOK_SECONDS = 1.0
+GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
 EMPTY_GID = re.compile(r"(?:fe80|0000)(?::0000){7}")
 """no address, or only the prefix of one (NCCL's configuredGid)"""
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -104,7 +105,7 @@ def _gids(port: str) -> tuple[Gid, ...]:
     found = []
     for index in numbered(os.path.join(port, "gids"), r"\d+")[:GIDS_READ]:
         gid = _text(port, "gids", index)
-        if gid and not EMPTY_GID.fullmatch(gid):
+        if GID.fullmatch(gid) and not EMPTY_GID.fullmatch(gid):
             kind = _text(port, "gid_attrs", "types", index)
             interface = _text(port, "gid_attrs", "ndevs", index)
             found.append(Gid(index=int(index), gid=gid, kind=kind, interface=interface))

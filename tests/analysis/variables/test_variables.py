@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis import variables
+from holdfast.analysis.nccl_numbers import nccl_int
 from holdfast.analysis.variables import parsing
 from holdfast.analysis.variables.table import FILES, FOLDER, parse, tables
 from holdfast.analysis.versions import release
@@ -262,21 +263,21 @@ def _destination(call: ast.Call) -> str:
 def test_values(text: str, boolean: bool | None, integer: int | None, nccl: int) -> None:
     assert parsing.torch_bool(text) is boolean
     assert parsing.torch_int(text) == integer
-    assert parsing.nccl_int(text) == nccl
+    assert nccl_int(text) == nccl
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.sampled_from(["", " ", "\t"]), st.text(max_size=3))
 def test_numbers_survive(number: int, before: str, after: str) -> None:
     text = f"{before}{number}"
-    assert parsing.torch_int(text) == parsing.nccl_int(text) == number
+    assert parsing.torch_int(text) == nccl_int(text) == number
     parsing.torch_int(text + after)
-    parsing.nccl_int(text + after)
+    nccl_int(text + after)
 
 
 @given(st.text())
 def test_nothing_makes_the_readers_raise(text: str) -> None:
     assert parsing.torch_bool(text) in (True, False, None)
     assert parsing.torch_int(text) is None or isinstance(parsing.torch_int(text), int)
-    assert isinstance(parsing.nccl_int(text), int)
+    assert isinstance(nccl_int(text), int)
     assert variables.prefix_of(text) in ("", *variables.prefixes())
     variables.lookup(text)

@@ -22,7 +22,7 @@ def a_change(port: str = "mlx5_3:1", **changes: Any) -> PortChange:
 
 WENT_DOWN = a_change(state="DOWN", errors={"link_downed": 1})
 FLAPPED = a_change(errors={"link_downed": 2, "symbol_error": 40})
-NO_ANSWER = a_change(errors={"local_ack_timeout_err": 12, "packet_seq_err": 9})
+UNANSWERED = a_change(errors={"local_ack_timeout_err": 12, "packet_seq_err": 9})
 A_FEW_BITS = a_change(errors={"symbol_error": 3})
 
 

@@ -1,9 +1,27 @@
 from __future__ import annotations
 
+from holdfast.analysis.machine import Unread
+from holdfast.analysis.machine.rdma import NO_DRIVER, NO_LIBRARY
 from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.table import explain_table, flags, leaves, lint_table, passes_over, recognises
+from tests.faults import between, made_rdma
+from tests.faults.machines import a_machine, a_plan, settings
+from tests.faults.made_nodes import on_all, on_node, some_nodes
+from tests.faults.made_rdma import a_roce_port, an_ib_port, of, rails
+from tests.faults.table import (
+    check_table,
+    explain_table,
+    flags,
+    leaves,
+    lint_table,
+    not_applicable,
+    passes_over,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
 
 test_explain = explain_table(
     "rdma-unused",
@@ -85,4 +103,95 @@ test_lint = lint_table(
     leaves(shell("export NCCL_IB_DISABLE=$NO_IB")),
     leaves(shell("export NCCL_NET='AWS Libfabric'")),
     leaves(shell("unset NCCL_IB_DISABLE")),
+)
+
+
+TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
+OFF = settings(NCCL_IB_DISABLE="1")
+
+test_check = check_table(
+    "rdma-unused",
+    speaks(
+        "warning",
+        a_machine(TWO_NODES, **rails(2), settings=OFF),
+        saying=["NCCL_IB_DISABLE=1 prevents", "mlx5_0:1 and mlx5_1:1", "`unset NCCL_IB_DISABLE`"],
+    ),
+    speaks(
+        "warning",
+        a_machine(TWO_NODES, **rails(1), settings=settings(NCCL_NET="Socket")),
+        saying=["NCCL_NET=Socket prevents", "mlx5_0:1 ACTIVE, 400 Gb/sec"],
+    ),
+    speaks(
+        "note",  # many Ethernet networks are not fit for RoCE
+        a_machine(TWO_NODES, **of(a_roce_port()), settings=OFF),
+        saying=["right where the network is not fit for RoCE"],
+    ),
+    speaks(
+        "warning",
+        a_machine(TWO_NODES, **of(an_ib_port(), verbs_error=NO_LIBRARY)),
+        saying=["will not use mlx5_0: libibverbs is not installed", "libibverbs1"],
+    ),
+    speaks(
+        "warning",
+        a_machine(TWO_NODES, **of(an_ib_port(), verbs_error=NO_DRIVER)),
+        saying=["has no driver for the cards", "mlx5_core", "ibverbs-providers"],
+    ),
+    speaks(
+        "note",
+        a_machine(TWO_NODES, **of(a_roce_port(), verbs_error=NO_LIBRARY)),
+        saying=["libibverbs is not installed"],
+    ),
+    silent(a_machine(TWO_NODES, **rails(8))),
+    silent(a_machine(TWO_NODES, **rails(8), settings=settings(NCCL_IB_DISABLE="0"))),
+    not_applicable(  # a card of a cloud's virtual machine that does RoCE in name only
+        a_machine(TWO_NODES, **of(a_roce_port("mlx5_an0", "")), settings=OFF),
+        saying=["no RDMA port here is worth using"],
+    ),
+    not_applicable(a_machine(**rails(8), settings=OFF), saying=["one node"]),
+    not_applicable(a_machine(TWO_NODES), saying=["no RDMA card"]),
+    not_applicable(a_machine(TWO_NODES, **made_rdma.EFA), saying=["NCCL's own RDMA transport"]),
+    not_applicable(
+        a_machine(TWO_NODES, **rails(8), settings=settings(NCCL_NET="AWS Libfabric")),
+        saying=["a plugin transfers the data"],
+    ),
+    not_applicable(a_machine(TWO_NODES, **rails(8, open_error="ENOENT")), saying=["ib-misconfig"]),
+    not_applicable(
+        a_machine(TWO_NODES, **rails(2, {0: made_rdma.DOWN, 1: made_rdma.DOWN})),
+        saying=["no active port"],
+    ),
+    skips(
+        a_machine(TWO_NODES, **{**rails(8), "rdma_cards": Unread(why="no answer within 2 s")}),
+        saying=["no answer within 2 s"],
+    ),
+)
+
+SIMILAR = on_all(some_nodes(4), lambda _: rails(8))
+
+test_check_nodes = between.table(
+    "rdma-unused",
+    between.speaks(
+        "error",
+        on_node(SIMILAR, "node-c", settings=OFF),
+        saying=["not on node-c", "node-c: NCCL_IB_DISABLE=1", "same network"],
+        hosts=["node-c"],
+    ),
+    between.speaks(
+        "error",
+        on_node(SIMILAR, "node-b", **rails(8, open_error="ENOENT", active_mtu={})),
+        saying=["node-b: the cards cannot be opened (ENOENT)"],
+        hosts=["node-b"],
+    ),
+    between.speaks(
+        "error",
+        on_node(SIMILAR, "node-b", rdma_ports=(), rdma_cards=(), rdma_devices=()),
+        saying=["node-b: no RDMA card"],
+    ),
+    between.silent(SIMILAR),
+    between.not_applicable(on_all(SIMILAR, lambda _: {"settings": OFF}), saying=["on no node"]),
+    between.not_applicable(on_all(some_nodes(3), lambda _: made_rdma.EFA), saying=["on no node"]),
+    between.not_applicable(some_nodes(1), saying=["one node"]),
+    between.skips(
+        on_node(SIMILAR, "node-c", rdma_ports=Unread(why="no answer within 2 s")),
+        saying=["no answer within 2 s"],
+    ),
 )

@@ -30,7 +30,8 @@ QUIET_SECONDS = 120.0
 """so long may the coordinator be busy with others; then it is gone, and so are we"""
 RESOLVE_SECONDS = 2.0
 COMPARED = ("interfaces", "routes", "software", "settings", "port_ranges", "accelerators", "clock",
-            "rdma_devices", "own_name", "limits", "shm", "nvidia", "fabric")  # fmt: skip
+            "rdma_devices", "rdma_ports", "rdma_cards", "own_name", "limits", "shm", "nvidia",
+            "fabric")  # fmt: skip
 """facts that are compared between nodes, also when `--only` leaves out the checks that need them"""
 
 

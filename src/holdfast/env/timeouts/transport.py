@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.analysis.variables.parsing import nccl_int
+from holdfast.analysis.nccl_numbers import nccl_int
 from holdfast.analysis.variables.status import Timeout
 from holdfast.analysis.versions import release
 from holdfast.env.job import Job

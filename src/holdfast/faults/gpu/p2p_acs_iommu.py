@@ -40,9 +40,9 @@ from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, PciFacts, known
 from holdfast.analysis.machine.peer_paths import PeerPath, peer_paths
+from holdfast.analysis.nccl_numbers import nccl_int
 from holdfast.analysis.source.source import Source
 from holdfast.analysis.variables.in_source import as_fact, at, readable, without
-from holdfast.analysis.variables.parsing import nccl_int
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 

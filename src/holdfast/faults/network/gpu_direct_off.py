@@ -25,7 +25,7 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.machine import GpuDirect, MachineFacts, known
 from holdfast.analysis.machine.peer_paths import NO_PEER_ACCESS
-from holdfast.analysis.variables.parsing import nccl_int
+from holdfast.analysis.nccl_numbers import nccl_int
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 

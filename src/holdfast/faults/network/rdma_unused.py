@@ -7,26 +7,36 @@ What you see   `NET/IB : No device found.` and `Using network Socket` with NCCL_
 Why            NCCL_IB_DISABLE=1 left over from debugging another problem; a container without
                /dev/infiniband or without the user-space drivers (`Failed to open libibverbs.so`); a
                plugin that is not on LD_LIBRARY_PATH. NCCL falls back to TCP without a warning.
-How to be sure `ls /dev/infiniband /sys/class/infiniband` inside the job's container; `env | grep
-               NCCL`; NCCL_DEBUG=INFO on every machine: all must use the same network.
+How to be sure `holdfast check --nnodes 2` says which ports NCCL will use, or why none; on several
+               nodes it names the node without. By hand: `ls /dev/infiniband /sys/class/infiniband`
+               inside the job's container; `env | grep NCCL`; NCCL_DEBUG=INFO on every machine: all
+               must use the same network.
 Fix            `unset NCCL_IB_DISABLE`; run the container with `--device /dev/infiniband` and
                rdma-core installed; for EFA install the aws-ofi-nccl plugin. Set NCCL_NET=IB to fail
                at once instead of running slowly.
-Known limits   A log shows that TCP was used, not that the machine has RDMA cards; without another
-               sign of cards nothing is said. There is no check face.
+Known limits   `check` opens the cards as NCCL does, but does not look for NCCL's network plugins:
+               whether EFA is used, only a log of the job shows. Switching RoCE off is a note: many
+               Ethernet networks are not fit for it. A log shows that TCP was used, not that the
+               machine has RDMA cards; without another sign of cards nothing is said.
 Sources        NVIDIA/nccl src/transport/net_ib/init.cc: No device found
                NVIDIA/nccl src/plugin/net.cc: Failed to initialize any NET plugin
                NVIDIA/nccl src/plugin/net.cc at v2.18.6-1: network … not found
+               NVIDIA/nccl src/misc/ibvsymbols.cc: libibverbs is loaded at run time
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-disable
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from holdfast import text
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.patterns.rdma_devices import NO_DEVICE, NOT_FOUND
 from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.machine import MachineFacts, RdmaCard, RdmaPort, known, rdma_use
+from holdfast.analysis.machine.rdma import NO_DRIVER, NO_LIBRARY
+from holdfast.analysis.nccl_numbers import nccl_int
+from holdfast.analysis.nodes import NodesFacts, differences, rdma
 from holdfast.analysis.source.source import Source, SourceSetting
 from holdfast.analysis.variables.in_source import (
     as_fact,
@@ -37,16 +47,123 @@ from holdfast.analysis.variables.in_source import (
     readable,
     without,
 )
-from holdfast.analysis.variables.parsing import nccl_int
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Finding
+from holdfast.fault import SHOWN, Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD213",
     slug="rdma-unused",
     related=("hca-name-missing", "ib-misconfig", "container-flags", "slow-nic"),
+    gpus_only=True,
 )
 FAULT.log_patterns.extend((NO_DEVICE, NOT_FOUND))
+
+
+# --- on a machine -------------------------------------------------------------------------------
+
+
+@FAULT.check(needs=("rdma_cards", "rdma_ports", "settings", "software"))
+def rdma_is_not_used_here(facts: MachineFacts) -> Finding:
+    if why := _why_it_does_not_matter(facts):
+        return FAULT.does_not_apply(why)
+    off = rdma_use.switched_off(facts)
+    worth = [port for port in rdma_use.admitted(facts) if rdma_use.is_worth_using(facts, port)]
+    if off:
+        return _switched_off(facts, off, worth)
+    if not worth:
+        return FAULT.does_not_apply("no active port that NCCL's own RDMA transport can use")
+    cards = {card.name: card for card in known(facts.rdma_cards)}
+    lacking = [cards[p.device] for p in worth if p.device in cards]
+    lacking = [card for card in lacking if card.verbs_error in (NO_LIBRARY, NO_DRIVER)]
+    if lacking:
+        return _no_user_space(lacking, worth)
+    usable = rdma_use.use(facts).ports
+    if not usable:
+        return FAULT.does_not_apply("the cards cannot be opened: see ib-misconfig")
+    return FAULT.ok(f"NCCL uses {text.names(port.name for port in usable)}")
+
+
+def _why_it_does_not_matter(facts: MachineFacts) -> str:
+    if not known(facts.rdma_ports):
+        return "no RDMA card is visible"
+    if not facts.plan.multi_node:
+        return "one node: NCCL uses no network"
+    network = facts.setting("NCCL_NET")
+    if network is not None and network.value.lower() not in ("", "ib", "socket"):
+        return f"NCCL_NET={network.value}: a plugin transfers the data"
+    return ""
+
+
+def _switched_off(facts: MachineFacts, off: str, worth: Sequence[RdmaPort]) -> Finding:
+    if not worth:
+        return FAULT.does_not_apply(f"{off}, and no RDMA port here is worth using")
+    infiniband = [port for port in worth if port.link_layer == rdma_use.INFINIBAND]
+    setting = facts.setting(off.partition("=")[0])
+    return (FAULT.warning if infiniband else FAULT.note)(
+        f"{off} prevents NCCL from using {text.names(port.name for port in worth)}",
+        reason="between machines it then uses TCP, at a fraction of the speed"
+        + ("" if infiniband else "; right where the network is not fit for RoCE"),
+        evidence=[*([setting.evidence] if setting else []), *_ports(worth)],
+        fix=f"{without(setting) if setting else 'remove it'}, unless it is set to debug a problem",
+    )
+
+
+def _no_user_space(lacking: Sequence[RdmaCard], worth: Sequence[RdmaPort]) -> Finding:
+    infiniband = any(port.link_layer == rdma_use.INFINIBAND for port in worth)
+    missing = lacking[0].verbs_error == NO_LIBRARY
+    what = "libibverbs is not installed" if missing else "libibverbs has no driver for the cards"
+    drivers = text.names(card.driver or card.name for card in lacking)
+    return (FAULT.warning if infiniband else FAULT.note)(
+        f"NCCL will not use {text.names(card.name for card in lacking)}: {what}",
+        reason="NCCL loads libibverbs when it starts; without it, or without the part of it for "
+        f"{drivers}, it uses TCP and says so at INFO only",
+        evidence=[
+            Evidence(quote=f"{card.name}: {card.verbs_error}", source="libibverbs")
+            for card in lacking[:SHOWN]
+        ],
+        fix="install it in the job's image: `apt-get install libibverbs1 ibverbs-providers`, or "
+        "`dnf install libibverbs rdma-core`",
+    )
+
+
+def _ports(ports: Sequence[RdmaPort]) -> list[Evidence]:
+    return [
+        Evidence(
+            quote=f"{port.name} {port.state}, {port.rate_text or port.link_layer}",
+            source="/sys/class/infiniband",
+        )
+        for port in ports[:SHOWN]
+    ]
+
+
+@FAULT.check_nodes
+def some_nodes_do_without_rdma(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if len(facts.nodes) < 2:
+        return FAULT.does_not_apply("one node: there is nothing to compare")
+    nodes, gaps = differences.of_each(facts, rdma.of_node)
+    unknown = [FAULT.skipped(gap.why, host=gap.node) for gap in gaps]
+    using = {name: one for name, one in nodes.items() if one.ports}
+    others = {name: one.why for name, one in nodes.items() if not one.ports}
+    if not using:
+        return unknown or FAULT.does_not_apply("NCCL's own RDMA transport is used on no node")
+    if not others:
+        return [FAULT.ok(f"NCCL uses RDMA on {text.counted(len(using), 'node')}"), *unknown]
+    names = sorted(others, key=text.natural_order)
+    return [
+        FAULT.error(
+            f"NCCL uses RDMA on {text.names(using)} and not on {text.names(names)}",
+            reason="NCCL connects two nodes only if both use the same network: the job will hang "
+            "or fail when they connect",
+            evidence=[
+                Evidence(quote=f"{name}: {others[name]}", source="RDMA cards", host=name)
+                for name in names[:SHOWN]
+            ],
+            fix="give every node its cards and the same settings; on the nodes without: "
+            "`holdfast check --nnodes 2`",
+            host=names[0] if len(names) == 1 < len(using) else "",
+        ),
+        *unknown,
+    ]
 
 
 # --- in what a user wrote -----------------------------------------------------------------------

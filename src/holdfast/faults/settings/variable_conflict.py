@@ -33,6 +33,7 @@ from collections.abc import Iterator
 from holdfast.analysis import variables
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, Setting, nic_filter
+from holdfast.analysis.nccl_numbers import nccl_int
 from holdfast.analysis.source.source import Source
 from holdfast.analysis.variables.in_source import (
     InForce,
@@ -42,7 +43,7 @@ from holdfast.analysis.variables.in_source import (
     put,
     without,
 )
-from holdfast.analysis.variables.parsing import nccl_int, torch_bool, torch_int
+from holdfast.analysis.variables.parsing import torch_bool, torch_int
 from holdfast.analysis.variables.status import Effect
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding

@@ -24,11 +24,12 @@ from collections.abc import Iterator
 
 from holdfast.analysis import variables
 from holdfast.analysis.machine import Setting
+from holdfast.analysis.nccl_numbers import nccl_int
 from holdfast.analysis.source.source import LintingMachine, Source, SourceKind
 from holdfast.analysis.source.source import SourceSetting as Written
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.in_source import as_fact, at, judged, without
-from holdfast.analysis.variables.parsing import nccl_int, torch_bool, torch_int
+from holdfast.analysis.variables.parsing import torch_bool, torch_int
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Finding
