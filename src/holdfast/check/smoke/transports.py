@@ -31,7 +31,7 @@ def why_no_rounds(smoke: Smoke) -> str:
     if stage is None or stage.status == "skipped":
         return "NCCL was not used"
     if smoke.world < 2:
-        return "one rank has nobody to send to"
+        return "one rank has no other to send to"
     if stage.status == "failed" and not _without_a_word(stage):
         return f"NCCL failed for a reason of its own: {stage.cause}"
     return ""
