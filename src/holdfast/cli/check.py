@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.cli import check_nodes, check_topology, streams
+from holdfast.cli import check_nccl_tests, check_nodes, check_topology, streams
 from holdfast.cli.choices import FAIL_ON, add_deadline, names
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--smoke", action="store_true", help="start a few ranks and let them sum (needs torch)"
     )
     look.add_argument(
+        "--nccl-tests",
+        action="store_true",
+        help="print how to build and run NVIDIA's nccl-tests here instead",
+    )
+    look.add_argument(
         "--topology", action="store_true", help="draw GPUs, cards and the ways between them instead"
     )
     add_deadline(look)
@@ -61,6 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.nccl_tests:
+        check_nccl_tests.refuse_other_work(arguments)
+        return check_nccl_tests.run(arguments, plan_from(arguments))
     if arguments.topology:
         check_topology.refuse_other_work(arguments)
         return check_topology.run(arguments, plan_from(arguments))

@@ -21,6 +21,7 @@ from holdfast.explain.read import (
     dumps,
     file_names,
     inputs,
+    nccl_tests,
     rewrap,
     run_folder,
     stacks,
@@ -131,8 +132,9 @@ class _Collector:
             return
         if stacks.looks_like(peek, opened.name):
             self._read_stacks(opened, named)
-        elif ras.looks_like(peek):
-            self._read_ras(opened)
+        elif ras.looks_like(peek) or nccl_tests.looks_like(peek):
+            read = self._read_ras if ras.looks_like(peek) else self._read_nccl_tests
+            read(opened)
         elif words := run_folder.last_words(opened.name, peek):
             self._read_last_words(words, opened, named)
         elif told := _error_file(opened, peek):
@@ -180,6 +182,18 @@ class _Collector:
             source = msgspec.structs.replace(source, problem=source.problem or problem)
         else:
             self._collected.ras.append(answer)
+        self._collected.sources.append(source)
+
+    def _read_nccl_tests(self, opened: Opened) -> None:
+        told = nccl_tests.read(opened.whole(LARGEST_DOCUMENT))
+        source = opened.source("nccl-tests")
+        if isinstance(told, str):
+            self._collected.sources.append(msgspec.structs.replace(source, problem=told))
+            return
+        found = list(nccl_tests.sightings(told, opened.name, order=self._collected.order))
+        for seen in found:
+            self._collected.see(seen)
+        self._collected.order += len(found)
         self._collected.sources.append(source)
 
     def wreckage(self) -> Wreckage:

@@ -3,10 +3,24 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.analysis import machine as f
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.explain.gather import gather_bytes
+from tests.analysis.logs import nccl_tests_output as made
+from tests.analysis.logs.nccl_tests_output import GIB
+from tests.analysis.logs.patterns.made import wreckage
 from tests.check.smoke.smokes import a_smoke, error, gpu_smoke, up_to, verdict
 from tests.faults.machines import a_machine, settings
 from tests.faults.made_gpus import a_gpu, an_sxm_gpu, nvidia
-from tests.faults.table import check_table, not_applicable, silent, skips, speaks
+from tests.faults.table import (
+    check_table,
+    explain_table,
+    not_applicable,
+    passes_over,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
 
 
 def hgx(smoke: f.Smoke, world: int = 8, **changes: Any) -> f.MachineFacts:
@@ -106,4 +120,31 @@ test_check = check_table(
         saying=["other processes use GPU 0-7"],
     ),
     skips(a_machine(smoke=gpu_smoke(4), nvidia=nvidia(a_gpu(0))), saying=["does not show every"]),
+)
+
+
+def table(speed: float, **changes: Any) -> Wreckage:
+    """nccl-tests on one node that reach this many GB/s at 1 GiB."""
+    return wreckage(*made.text([made.row(1 << 20, 9.0), made.row(GIB, speed)], **changes))
+
+
+test_explain = explain_table(
+    "slow-collectives",
+    recognises(
+        table(21.0),
+        sure=0.6,
+        saying=["21 GB/s at 1 GiB among 8 NVIDIA H100", "371 GB/s", "nvidia-smi nvlink"],
+    ),
+    recognises(
+        gather_bytes({"out.json": made.document([(GIB, 40.0, 0.0)], gpu="NVIDIA B200")}),
+        sure=0.6,
+        saying=["40 GB/s", "722 GB/s"],
+    ),
+    passes_over(table(360.0)),
+    passes_over(table(200.0, gpu="NVIDIA A100-SXM4-80GB")),
+    passes_over(table(21.0, gpu="NVIDIA H100 PCIe")),
+    passes_over(table(21.0, gpu="NVIDIA H200 NVL")),
+    passes_over(table(21.0, ranks=2)),  # two of a board have some links
+    passes_over(table(21.0, nodes=("a", "b"), ranks=16)),  # the network, not NVLink
+    passes_over(wreckage(*made.text([made.row(1 << 20, 9.0)]))),  # small sizes say nothing
 )

@@ -31,8 +31,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast import text
+from holdfast.analysis.logs import nccl_tests
+from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Gpu, MachineFacts, PciFacts, Smoke, known
 from holdfast.analysis.machine.group_speed import (
+    NVLINK_SHARE,
+    TELLING_BYTES,
     Expected,
     SlowPair,
     distance,
@@ -41,10 +45,11 @@ from holdfast.analysis.machine.group_speed import (
     slow_pairs,
     telling_rung,
 )
+from holdfast.analysis.machine.link_speeds import board_speed
 from holdfast.analysis.machine.nccl_links import in_words
 from holdfast.analysis.machine.topology import nvlinks_between
 from holdfast.fault import SHOWN, Fault
-from holdfast.findings import Evidence, Finding
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
     code="HOLD315",
@@ -202,3 +207,33 @@ def _evidence(one: SlowPair, gpus: Mapping[int, Gpu]) -> Evidence:
 
 def _name(gpu: Gpu) -> str:
     return f"GPU {gpu.index} ({gpu.bus_id})"
+
+
+# --- nccl-tests -----------------------------------------------------------------------------------
+
+FEWEST_RANKS = 4
+"""on one machine: fewer may be joined by some of their links only"""
+
+
+@FAULT.explain
+def nccl_tests_measured_less_than_nvlink(wreckage: Wreckage) -> Diagnosis | None:
+    for run in nccl_tests.runs(wreckage):
+        row = run.largest
+        speed = board_speed(run.gpus[0]) if len(run.gpus) == 1 else None
+        if row is None or speed is None or run.ranks < FEWEST_RANKS or len(run.nodes) > 1:
+            continue
+        if row.size < TELLING_BYTES or row.bandwidth >= speed * NVLINK_SHARE:
+            continue
+        return FAULT.diagnosis(
+            f"nccl-tests measured {text.bandwidth(row.bandwidth)} at {text.size(row.size)} among "
+            f"{run.ranks} {run.gpus[0]}, whose NVLinks allow {text.bandwidth(speed)}: NCCL does "
+            "not use them, or not all",
+            confidence=0.6,
+            seen=[row.seen, run.started],
+            culprit=Culprit(what=f"NVLink of {run.nodes[0]}" if run.nodes else "NVLink"),
+            fix="see which transport NCCL takes, and whether links are down: `nvidia-smi nvlink "
+            "--status`",
+            next="holdfast check --smoke --verbose",
+            unknown=["whether this machine has NVLink at all: some virtual machines hide it"],
+        )
+    return None

@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast import text
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import nccl
+from holdfast.analysis.logs.patterns import nccl, nccl_tests
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Interface, Unread, known
 from holdfast.analysis.machine.nccl_diagnostics import NETWORK_CHECKS
@@ -59,13 +59,6 @@ SPEED_CHANGED = FAULT.log_pattern(
     example="node-a:411:498 [0] NCCL INFO NET/IB : mlx5_0:1 speed change detected: 400000 -> "
     "100000 Mbps",
     role=Role.CONFIRMATION,
-)
-BUS_BANDWIDTH = FAULT.log_pattern(
-    "bus-bandwidth",
-    r"# Avg bus bandwidth +: +(?P<rate>\d+(?:\.\d+)?)",
-    anchors=("Avg bus bandwidth",),
-    example="# Avg bus bandwidth    : 0.0913",
-    role=Role.CONTEXT,
 )
 SLOW_LINK = 10_000
 """Mb/s; below this a link between machines of one job is the bottleneck"""
@@ -188,7 +181,9 @@ def link_was_slow(wreckage: Wreckage) -> Diagnosis | None:
     slow = [s for s in wreckage.seen(LINK_UP) if _mbps(s) < SLOW_LINK]
     used = {s.fields["interface"] for s in wreckage.seen(nccl.BOOTSTRAP_USING)}
     slow = [s for s in slow if s.fields["interface"].rstrip(":") in used]
-    measured = [s for s in wreckage.seen(BUS_BANDWIDTH) if 0 < float(s.fields["rate"]) < SLOW_BUS]
+    measured = [
+        s for s in wreckage.seen(nccl_tests.AVERAGE) if 0 < float(s.fields["rate"]) < SLOW_BUS
+    ]
     if not slow and not (measured and _by_socket(wreckage) and len(wreckage.hosts) > 1):
         return None
     name = slow[0].fields["interface"] if slow else ""

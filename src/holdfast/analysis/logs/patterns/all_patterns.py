@@ -7,6 +7,7 @@ from holdfast.analysis.logs.patterns import (
     kernel,
     launchers,
     nccl,
+    nccl_tests,
     peers,
     watchdog,
 )
@@ -95,5 +96,6 @@ ALL: tuple[LogPattern, ...] = (
     *peers.ALL,
     *launchers.ALL,
     *nccl.ALL,
+    *nccl_tests.ALL,
     *kernel.ALL,
 )

@@ -1,0 +1,1 @@
+"""`holdfast check --nccl-tests`: how to build and run NVIDIA's nccl-tests on this machine."""
