@@ -27,11 +27,8 @@ GPU Excluded:\t No
 """
 
 
-def listed(*uuids: str, forbidden: str = "") -> list[Gpu]:
-    return [
-        Gpu(index=n, uuid=uuid, unread_kind="no permission" if uuid == forbidden else "")
-        for n, uuid in enumerate(uuids)
-    ]
+def listed(*uuids: str) -> list[Gpu]:
+    return [Gpu(index=n, uuid=uuid) for n, uuid in enumerate(uuids)]
 
 
 def tree(root: Path, **minors: int) -> str:
@@ -46,8 +43,9 @@ def tree(root: Path, **minors: int) -> str:
 
 def test_gpus_are_counted_by_their_place_not_by_their_device_node(tmp_path: Path) -> None:
     root = tree(tmp_path, at_3d=1, at_1b=0, at_9a=2)
-    os.unlink(tmp_path / "dev/nvidia2")  # the container got two of three
-    assert list_gpus(root) == listed(A, B, C, forbidden=C)
+    assert list_gpus(root) == listed(A, B, C)
+    os.unlink(tmp_path / "dev/nvidia0")  # the container got two of three
+    assert list_gpus(root) == listed(B, C)
 
 
 def test_a_gpu_that_the_driver_has_not_started_has_no_name_yet(tmp_path: Path) -> None:
@@ -63,12 +61,6 @@ def test_a_gpu_that_the_driver_has_not_started_has_no_name_yet(tmp_path: Path) -
 )
 def test_only_gpus_that_the_job_sees_are_tried(wanted: str | None, chosen: list[str]) -> None:
     assert [gpu.uuid for gpu in gpus_of_job(listed(A, B, C), wanted)] == chosen
-
-
-def test_numbers_count_the_gpus_that_may_be_opened() -> None:
-    gpus = listed(A, B, C, forbidden=A)
-    assert [gpu.uuid for gpu in gpus_of_job(gpus, None)] == [B, C]
-    assert [gpu.uuid for gpu in gpus_of_job(gpus, "0")] == [B]
 
 
 def test_an_idle_gpu_is_tried_to_the_end_and_one_in_use_is_only_initialised() -> None:

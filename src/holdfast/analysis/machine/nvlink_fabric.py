@@ -49,7 +49,7 @@ class FabricState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def broken(self) -> list[int]:
         """GPUs on which CUDA does not start, or will not by what the driver says."""
-        refused = {_index(probe, self.members) for probe in self.refused}
+        refused = {index_of(probe, self.members) for probe in self.refused}
         late = {gpu.index for gpu in self.unregistered if gpu.index not in self.working}
         return sorted(refused | late)
 
@@ -58,11 +58,11 @@ def of_machine(nvidia: NvidiaFacts | Unread, cuda: CudaFacts | Unread) -> Fabric
     """By what is known; what could not be read proves nothing either way."""
     gpus = () if isinstance(nvidia, Unread) else nvidia.gpus
     probes = () if isinstance(cuda, Unread) else cuda.probes
-    seen = {_index(probe, gpus) for probe in probes} or {gpu.index for gpu in gpus}
+    seen = {index_of(probe, gpus) for probe in probes} or {gpu.index for gpu in gpus}
     members = tuple(g for g in gpus if g.index in seen and not g.mig and not g.unread)
     waiting = tuple(g for g in members if g.fabric and g.fabric.state in WAITING)
     rejected = tuple(g for g in members if _completed(g) and not registered(g))
-    working = frozenset(_index(probe, gpus) for probe in probes if probe.code == 0)
+    working = frozenset(index_of(probe, gpus) for probe in probes if probe.code == 0)
     return FabricState(
         members=members,
         refused=tuple(p for p in probes if p.code == NOT_READY or _hangs(p, waiting)),
@@ -87,7 +87,7 @@ def _hangs(probe: CudaProbe, waiting: Iterable[Gpu]) -> bool:
     return probe.timed_out and probe.step == "init" and probe.uuid in {gpu.uuid for gpu in waiting}
 
 
-def _index(probe: CudaProbe, gpus: Iterable[Gpu]) -> int:
+def index_of(probe: CudaProbe, gpus: Iterable[Gpu]) -> int:
     """The driver's number of the GPU; CUDA's own counting may leave some out."""
     return next((g.index for g in gpus if g.uuid and g.uuid == probe.uuid), probe.index)
 

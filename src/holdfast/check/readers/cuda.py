@@ -28,6 +28,7 @@ STEPS = ("load", "init", "context", "memory", "copy")
 GPUS = "proc/driver/nvidia/gpus"
 LASTING = (100, 802, 803, 804)
 """errors of a machine, which do not pass: no device, fabric, versions"""
+FORBIDDEN = "forbidden"
 BY_BUS_ID = "nvmlDeviceGetHandleByPciBusId"
 
 
@@ -57,42 +58,34 @@ def read_cuda(plan: Plan, root: str = "/") -> CudaFacts:
 
 
 def list_gpus(root: str) -> list[Gpu]:
-    """As the kernel module lists them: in PCI order, which is the driver's. Each in a child: the
-    driver may ask the GPU itself."""
+    """As the kernel module lists them, in PCI order, and numbered as its libraries do: those that
+    this process may not open are not counted. Each in a child: the driver may ask the GPU."""
     try:
         places = sorted(os.listdir(os.path.join(root, GPUS)))
     except OSError:
         return []
     answers = deadline.ask(
-        {str(index): _listing(root, place, index) for index, place in enumerate(places)},
+        {place: _listing(root, place) for place in places},
         seconds=deadline.time_left(SECONDS) / 4,
     )
-    return [_listed(index, answers[str(index)]) for index in range(len(places))]
+    # One that does not answer is there: the probe will show what is wrong with it.
+    uuids = ["" if isinstance(a := answers[place], Unread) else a.decode() for place in places]
+    usable = [uuid for uuid in uuids if uuid != FORBIDDEN]
+    return [Gpu(index=index, uuid=uuid) for index, uuid in enumerate(usable)]
 
 
-def _listing(root: str, place: str, index: int) -> deadline.Question:
+def _listing(root: str, place: str) -> deadline.Question:
     def ask() -> bytes:
         with open(os.path.join(root, GPUS, place, "information"), encoding="utf-8") as file:
             pairs = (line.partition(":") for line in file)
             told = {name.strip(): value.strip() for name, _, value in pairs}
+        if not _may_open(os.path.join(root, f"dev/nvidia{told.get('Device Minor', '')}")):
+            return FORBIDDEN.encode()
         uuid = told.get("GPU UUID", "")
-        usable = _may_open(os.path.join(root, f"dev/nvidia{told.get('Device Minor', '')}"))
-        return msgspec.msgpack.encode(
-            Gpu(
-                index=index,
-                # Question marks stand for it while the driver has not started the GPU.
-                uuid=uuid if re.fullmatch(r"GPU-[0-9a-f-]{36}", uuid) else "",
-                unread_kind="" if usable else "no permission",
-            )
-        )
+        # Question marks stand for it while the driver has not started the GPU.
+        return uuid.encode() if re.fullmatch(r"GPU-[0-9a-f-]{36}", uuid) else b""
 
     return ask
-
-
-def _listed(index: int, answer: bytes | Unread) -> Gpu:
-    if isinstance(answer, Unread):  # the probe will show what is wrong with it
-        return Gpu(index=index)
-    return msgspec.msgpack.decode(answer, type=Gpu)
 
 
 def _may_open(node: str) -> bool:
