@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.analysis.machine import MachineFacts, PciFacts, RocmFacts, Unread
@@ -69,6 +70,13 @@ def test_a_machine_without_gpu(tmp_path: Path) -> None:
     text = drawn(on_tree(tree))
     assert "no GPU that a driver shows, 1 network card" in text
     assert "distances" not in text
+
+
+def test_gpus_that_the_tree_hides_are_counted(tmp_path: Path) -> None:
+    bare = on_tree(pci_trees.PciTree(tmp_path / "bare"))
+    shown = on_tree(pci_trees.switched_workstation(tmp_path / "shown")).nvidia
+    text = drawn(msgspec.structs.replace(bare, nvidia=shown))
+    assert "4 GPUs that the PCI tree does not show, 0 network cards" in text
 
 
 def test_gaps_are_said(tmp_path: Path) -> None:

@@ -44,7 +44,11 @@ def draw(facts: MachineFacts, seen: Topology, *, width: int) -> str:
 
 def _headline(seen: Topology) -> str:
     gpus = seen.named("gpu")
-    parts = [counted(len(gpus), "GPU") if gpus else "no GPU that a driver shows"]
+    parts = [counted(len(gpus), "GPU")] if gpus else []
+    if seen.unplaced:
+        parts.append(f"{counted(len(seen.unplaced), 'GPU')} that the PCI tree does not show")
+    elif not gpus:
+        parts.append("no GPU that a driver shows")
     parts.append(counted(len(seen.named("nic")), "network card"))
     if switched := [d for d in seen.pci.devices if d.kind == "nvswitch"]:
         parts.append(f"{len(switched)} NVSwitch{'es' if switched[1:] else ''}")

@@ -180,6 +180,10 @@ test_check = check_table(
     silent(having(nccl="2.20.3")),  # only a script that splits communicators meets it
     silent(having(nccl="2.32.3", torch="2.15.0", nvidia=GB200, plan=NODES, pci=ARM)),
     skips(having(nvidia=f.Unread(why="no answer within 5 s")), saying=["no answer"]),
+    skips(
+        having(nvidia=f.NvidiaFacts(present=True, error="Driver/library version mismatch")),
+        saying=["mismatch"],
+    ),
     not_applicable(having(nvidia=f.NvidiaFacts(present=False)), saying=["no NVIDIA GPU"]),
     not_applicable(having(nccl="", torch=""), saying=["neither torch nor NCCL"]),
 )

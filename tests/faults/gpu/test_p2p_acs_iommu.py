@@ -188,6 +188,14 @@ test_check = check_table(
     # one group: ACS did not keep them apart
     silent(a_machine_of(pci_of(BEHIND_A_SWITCH, acs=None, iommu="DMA", iommu_group="7"))),
     skips(a_machine_of(UNREADABLE), saying=["sudo holdfast check"]),
+    skips(
+        a_machine_of(pci_of(IN_SLOTS), nvidia=a_machine_of(REDIRECTED).nvidia),
+        saying=["does not show 2 GPUs"],
+    ),
+    skips(
+        a_machine_of(REDIRECTED, nvidia=NvidiaFacts(present=True, error="Unknown Error")),
+        saying=["Unknown Error"],
+    ),
     not_applicable(a_machine_of(REDIRECTED, nvlink=True), saying=["NVLink"]),
     not_applicable(
         a_machine_of(

@@ -35,6 +35,10 @@ test_check = check_table(
         ),
         saying=["not loaded"],
     ),
+    skips(
+        a_machine_of(RAILS, plan=NODES, nvidia=NvidiaFacts(present=True, error="Unknown Error")),
+        saying=["Unknown Error"],
+    ),
     not_applicable(a_machine_of(RAILS, gpu_direct=NONE), saying=["one machine"]),
     not_applicable(
         a_machine_of(RAILS, plan=NODES, gpu_direct=NONE, nvidia=NvidiaFacts(present=False)),

@@ -118,6 +118,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     gpu_pairs: tuple[GpuPair, ...]
     """of NVIDIA's GPUs; what joins AMD's is not seen"""
     nic_pairs: tuple[NicPair, ...]
+    unplaced: tuple[str, ...]
+    """GPUs that the driver shows, and the PCI tree does not: /sys of another machine, or hidden"""
     rdma_cards: tuple[str, ...]
     gpu_direct: str
     """by what cards read GPU memory; '' when they cannot, or nothing is known"""
@@ -140,7 +142,8 @@ def topology(facts: MachineFacts, pci: PciFacts) -> Topology:
     if isinstance(facts.settings, Unread):
         facts = msgspec.structs.replace(facts, settings=())
     seen = facts.nvidia if isinstance(facts.nvidia, NvidiaFacts) else NvidiaFacts(present=False)
-    by_bus = {gpu.bus_id: gpu for gpu in seen.gpus}
+    by_bus = {gpu.bus_id: gpu for gpu in seen.gpus if gpu.bus_id}
+    placed = {device.bus_id for device in pci.devices}
     pci = _as_the_driver_counts(pci, by_bus)
     gpus = [d for d in pci.devices if d.kind == "gpu" and d.name]
     nics = [d for d in pci.devices if d.kind == "nic"]
@@ -176,6 +179,7 @@ def topology(facts: MachineFacts, pci: PciFacts) -> Topology:
             for gpu in gpus
             for nic in nics
         ),
+        unplaced=tuple(f"GPU{gpu.index}" for gpu in seen.gpus if gpu.bus_id not in placed),
         rdma_cards=rdma,
         gpu_direct=way,
         gpu_direct_level=gdr,

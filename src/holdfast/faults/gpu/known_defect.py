@@ -47,6 +47,7 @@ from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, known, known_defects
 from holdfast.analysis.machine.known_defects import KnownDefect, Version, nccl_in_use
+from holdfast.analysis.machine.visible_gpus import NO_GPU, gpus_here
 from holdfast.analysis.versions import release
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
@@ -196,8 +197,8 @@ DEFECTS = (
     needs=("software", "nvidia", "pci", "gpu_direct", "container", "settings"),
 )
 def version_has_a_defect_that_matters_here(facts: MachineFacts) -> Finding | list[Finding]:
-    if not known(facts.nvidia).gpus:
-        return FAULT.does_not_apply("no NVIDIA GPU")
+    if not gpus_here(facts):
+        return FAULT.does_not_apply(NO_GPU)
     installed = {"NCCL": nccl_in_use(facts), "torch": release(known(facts.software).torch)}
     if not any(installed.values()):
         return FAULT.does_not_apply("neither torch nor NCCL is installed here")

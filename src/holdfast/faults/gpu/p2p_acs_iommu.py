@@ -40,6 +40,7 @@ from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, PciFacts, known
 from holdfast.analysis.machine.peer_paths import PeerPath, peer_paths
+from holdfast.analysis.machine.visible_gpus import NO_GPU, gpus_here
 from holdfast.analysis.nccl_numbers import nccl_int
 from holdfast.analysis.source.source import Source
 from holdfast.analysis.variables.in_source import as_fact, at, readable, without
@@ -121,11 +122,17 @@ FIX_PCIE = (
 
 @FAULT.check(needs=("pci", "nvidia", "settings", "rdma_devices", "gpu_direct"))
 def peers_are_kept_apart(facts: MachineFacts) -> Finding:
-    if not any(gpu.bus_id for gpu in known(facts.nvidia).gpus):
-        return FAULT.does_not_apply("no NVIDIA GPU")
+    gpus = gpus_here(facts)
+    if not gpus:
+        return FAULT.does_not_apply(NO_GPU)
     pci = known(facts.pci)
     if pci.virtual_machine:
         return FAULT.does_not_apply("a virtual machine: it needs ACS, and its host sets it")
+    devices = {device.bus_id for device in pci.devices}
+    if hidden := [gpu for gpu in gpus if gpu.bus_id not in devices]:
+        return FAULT.skipped(
+            f"/sys/bus/pci does not show {text.counted(len(hidden), 'GPU')} of the driver"
+        )
     paths = peer_paths(facts)
     if not paths:
         return FAULT.does_not_apply(

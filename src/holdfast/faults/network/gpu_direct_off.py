@@ -25,6 +25,7 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.machine import GpuDirect, MachineFacts, known
 from holdfast.analysis.machine.peer_paths import NO_PEER_ACCESS
+from holdfast.analysis.machine.visible_gpus import gpus_here
 from holdfast.analysis.nccl_numbers import nccl_int
 from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
@@ -55,7 +56,7 @@ def _cards_in_question(facts: MachineFacts) -> tuple[tuple[str, ...], str]:
     cards: tuple[str, ...] = ()
     if not facts.plan.multi_node:
         return cards, "one machine: no traffic of GPUs goes to a network card"
-    gpus = known(facts.nvidia).gpus
+    gpus = gpus_here(facts)
     if not gpus or any(NO_PEER_ACCESS in gpu.name for gpu in gpus):
         return cards, "no NVIDIA GPU that supports GPUDirect RDMA"
     cards = _cards(facts)
