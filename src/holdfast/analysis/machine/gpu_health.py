@@ -278,12 +278,10 @@ def _power(gpu: Gpu, peers: Sequence[Gpu]) -> Iterator[GpuTrouble]:
 
 
 def _persistence(gpus: Sequence[Gpu]) -> Iterator[GpuTrouble]:
-    """It matters where others have it on, and where GPUs must join a fabric each time they start:
-    elsewhere many healthy machines go without."""
-    off = [gpu for gpu in gpus if gpu.persistence is False and not gpu.holders]
-    behind_switch = [gpu for gpu in off if any(link.remote == "switch" for link in gpu.nvlinks)]
-    mixed = any(gpu.persistence for gpu in gpus)
-    for gpu in off if mixed else behind_switch if len(behind_switch) > 1 else ():
+    """It matters where others have it on: many healthy machines go without."""
+    if not any(gpu.persistence for gpu in gpus):
+        return
+    for gpu in (gpu for gpu in gpus if gpu.persistence is False and not gpu.holders):
         yield _seen(gpu, "persistence mode: off")(
             Status.NOTE,
             "has persistence mode off",
