@@ -123,10 +123,18 @@ test_explain = explain_table(
         saying=["Xid 79", "fell off the bus", "NVIDIA's action for Xid 79: take this machine out"],
     ),
     recognises(
-        wreckage(INIT, "NVRM: Xid (PCI:0000:3d:00): 95, pid=77, name=python, Uncontained error"),
+        wreckage(
+            INIT,
+            "NVRM: Xid (PCI:0000:3d:00): 95, pid=77, name=python, Uncontained error",
+            "NVRM: Xid (PCI:0000:3d:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 "
+            "(Node Reboot Required)",
+        ),
         sure=0.95,
         rank=5,
-        saying=["not contained", "`sudo nvidia-smi -r -i 0000:3d:00.0`"],
+        saying=[
+            "not contained; the driver asked for: node reboot required",
+            "`sudo nvidia-smi -r -i 0000:3d:00.0`",
+        ],
     ),
     recognises(
         wreckage("[rank12]: RuntimeError: CUDA error: uncorrectable ECC error encountered"),
@@ -408,6 +416,12 @@ test_check = check_table(
             nvidia=nvidia(*map(a_gpu, range(3)), a_gpu(3, recovery_action="gpu reset")),
         ),
         saying=["This job does not use it"],
+    ),
+    silent(
+        a_machine(
+            settings=settings(CUDA_VISIBLE_DEVICES="0,1"),
+            nvidia=nvidia(*map(a_gpu, range(3)), a_gpu(3, temperature=95)),
+        )
     ),
     speaks(
         "warning",

@@ -17,7 +17,6 @@ from holdfast.findings import Status
 
 REMAPPED = 63
 """what came of it the driver says itself"""
-_RECOVERY = re.compile(r"recovery action changed from .* to 0x([0-9a-f]+)(?: \(([^)]*)\))?")
 _FALLEN = re.compile(r"(?:GPU|PCI:?)\s?(?P<pci>[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
 
 
@@ -68,9 +67,9 @@ def asked_for_recovery(events: Iterable[KernelEvent]) -> dict[str, str]:
     asked = {}
     for event in events:
         seen = kernel.XID.regex.search(event.text)
-        if seen and seen["number"] == "154" and (action := _RECOVERY.search(event.text)):
-            wanted = (action[2] or action[1]).lower()
-            asked[place(seen["pci"])] = "" if int(action[1], 16) == 0 else wanted
+        wanted = xid_table.asked_recovery(event.text)
+        if seen and wanted is not None:
+            asked[place(seen["pci"])] = wanted
     return asked
 
 

@@ -19,6 +19,13 @@ def meaning(sighting: Sighting) -> Xid:
     return xid_table.judge(number(sighting), sighting.line.text)
 
 
+def asked_recovery(seen: Iterable[Sighting], pci: str) -> str:
+    """What the driver last asked for this GPU, '' where it did not."""
+    lines = [one for one in seen if one.fields.get("pci", "").rstrip(":.") == pci]
+    asked = [xid_table.asked_recovery(one.line.text) for one in lines]
+    return next((wanted for wanted in reversed(asked) if wanted is not None), "")
+
+
 def worst_first(seen: Iterable[Sighting]) -> list[Sighting]:
     """Reports that name a cause, the gravest first; without those that follow from another."""
     causes = (one for one in seen if meaning(one).blame is not XidBlame.AFTERMATH)

@@ -151,6 +151,7 @@ TABLE: dict[int, Xid] = {
 }
 _SILENT = frozenset((106, 107, 162, 163))
 """test messages, and power smoothing switched on and off: nothing is wrong"""
+_RECOVERY = re.compile(r"recovery action changed from .* to 0x([0-9a-f]+)(?: \(([^)]*)\))?")
 _NONFATAL = re.compile(r"\bNon-?fatal\b", re.IGNORECASE)
 
 
@@ -172,3 +173,12 @@ def judge(number: int, line: str) -> Xid:
             XidAction.NOTHING,
         )
     return xid
+
+
+def asked_recovery(line: str) -> str | None:
+    """What the driver asks for in its line with Xid 154; '' where it takes that back, None where
+    the line is another."""
+    asked = _RECOVERY.search(line)
+    if asked is None:
+        return None
+    return "" if int(asked[1], 16) == 0 else (asked[2] or f"action {asked[1]}").lower()

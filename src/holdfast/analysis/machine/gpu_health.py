@@ -310,7 +310,7 @@ def _seen(
             what=what,
             meaning=meaning,
             remedy=remedy,
-            quote=f"GPU {gpu.index} ({gpu.bus_id or gpu.uuid}): {quote}",
+            quote=f"GPU {gpu.index}{f' ({gpu.bus_id})' if gpu.bus_id else ''}: {quote}",
             source=source,
         )
 

@@ -66,15 +66,12 @@ def _who(group: list[GpuTrouble]) -> str:
 def beside_the_job(
     troubles: Iterable[GpuTrouble], used: Collection[int] | None
 ) -> list[GpuTrouble]:
-    """What is wrong with a GPU that this job does not use is only worth knowing."""
-    return [
-        msgspec.structs.replace(
-            one, status=Status.NOTE, meaning=f"{one.meaning}. This job does not use it"
-        )
-        if used is not None
-        and one.gpu is not None
-        and one.gpu not in used
-        and one.status.concern > Status.NOTE.concern
-        else one
-        for one in troubles
-    ]
+    """Of GPUs that this job does not use only what is broken is worth knowing."""
+    found = []
+    for one in troubles:
+        if used is None or one.gpu is None or one.gpu in used:
+            found.append(one)
+        elif one.status is Status.ERROR:
+            meaning = f"{one.meaning}. This job does not use it"
+            found.append(msgspec.structs.replace(one, status=Status.NOTE, meaning=meaning))
+    return found

@@ -328,11 +328,13 @@ def _by_xid(wreckage: Wreckage) -> Diagnosis | None:
     pci = first.fields.get("pci", "").rstrip(":.")
     rank = xid_reports.rank_on_gpu(wreckage, first)
     host = f" on {first.line.host}" if first.line.host else ""
+    asked = xid_reports.asked_recovery(seen, pci)
     # The same Xid on several GPUs is more likely a bug of the program than broken hardware.
     several = program and len({one.fields.get("pci") for one in causes}) > 1
     return FAULT.diagnosis(
         f"the driver reported Xid {number} for GPU {pci}{host}: {xid.meaning}"
-        + ("; that is usually a bug in a kernel, rarely the GPU" if program else ""),
+        + ("; that is usually a bug in a kernel, rarely the GPU" if program else "")
+        + (f"; the driver asked for: {asked}" if asked else ""),
         confidence=0.2 if several else xid.confidence,
         seen=causes,
         culprit=Culprit(rank=rank, host=first.line.host, what=f"GPU {pci}"),
