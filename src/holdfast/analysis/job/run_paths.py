@@ -121,6 +121,10 @@ class RunPaths:
         """What the driver said of every GPU."""
         return os.path.join(self.evidence(attempt, number), "gpus.json")
 
+    def ras(self, attempt: int, number: int) -> str:
+        """The answer of NCCL's RAS, as it came: JSON, or text before 2.28.7."""
+        return os.path.join(self.evidence(attempt, number), "ncclras.txt")
+
     def missing(self, attempt: int, number: int) -> str:
         """What could not be had, and why."""
         return os.path.join(self.evidence(attempt, number), "missing.txt")

@@ -17,6 +17,7 @@ from holdfast.analysis.scene.cpu import CpuLook, Processor, Scheduler
 from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.node_view import NodeView, PathProbes
 from holdfast.analysis.scene.numbers import RankNumbers
+from holdfast.analysis.scene.ras_look import RasLook
 from holdfast.analysis.scene.rdma import PortChange
 
 T = TypeVar("T")
@@ -319,6 +320,8 @@ class Scene(Signal, frozen=True, dict=True):
     """Xids since this attempt started; looked for when a rank died or stalls"""
     rdma: tuple[PortChange, ...] | Unread | None = None
     """what RDMA ports did since the ranks were started; None when not looked at, or without any"""
+    ras: RasLook | Unread | None = None
+    """what NCCL's RAS says of the whole job; None where it was not asked, or none of it listens"""
     scheduler: Scheduler | None = None
     """None when nothing in the environment names one"""
     checkpoints: CheckpointAccount = CheckpointAccount()

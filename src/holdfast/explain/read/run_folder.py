@@ -21,7 +21,7 @@ _LARGEST_MARKER = 64 << 10
 _WORDS = "last_words.json"
 _OF_A_RANK = ("stdout.log", "stderr.log", _WORDS, f"{_WORDS}.crash", f"{_WORDS}.recorder.json")
 """in the order in which they are read: the log tells more than what is repeated in the others"""
-_TAKEN = re.compile(r"rank-(\d{1,9})\.(?:stack|recorder)\.json|kernel\.log")
+_TAKEN = re.compile(r"rank-(\d{1,9})\.(?:stack|recorder)\.json|kernel\.log|ncclras\.txt")
 
 
 class RunFolder(msgspec.Struct, frozen=True, kw_only=True):

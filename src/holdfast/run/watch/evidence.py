@@ -7,7 +7,7 @@ another. A run keeps the first 4 and the newest 16 of them, whatever attempt the
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -44,8 +44,10 @@ def take(
     number: int,
     kernel: tuple[str, ...] | Unread = (),
     gpus: tuple[GpuLook, ...] | Unread | None = None,
+    ras: Callable[[], bytes] = bytes,
 ) -> str:
-    """Stacks and recorders of the living, into the ranks and into the run's folder.
+    """Stacks and recorders of the living, into the ranks and into the run's folder; `ras` is asked
+    last for the answer of NCCL's RAS, which has been asked for.
 
     Returns the folder, or '' when there is none. What could not be had is listed there.
     """
@@ -63,11 +65,14 @@ def take(
     if len(living) < len(ranks):
         for rank in living:
             rank.look_for_lost_peer()
+    told = ras()
     if paths is None or writer is None:
         return ""
     pieces = _pieces(living, raw, kernel, paths, attempt=attempt, number=number)
     if gpus is not None:
         pieces[paths.gpus(attempt, number)] = gpus
+    if told:
+        pieces[paths.ras(attempt, number)] = told
     folder = paths.evidence(attempt, number)
     return folder if _keep(writer, folder, pieces, paths.missing(attempt, number)) else ""
 

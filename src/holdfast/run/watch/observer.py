@@ -32,6 +32,7 @@ from holdfast.run.watch.gpu_watch import GpuWatch
 from holdfast.run.watch.rank_connections import RankConnections
 from holdfast.run.watch.rank_events import EventListener
 from holdfast.run.watch.rank_state import ObservedRank
+from holdfast.run.watch.ras_witness import RasWitness
 from holdfast.run.watch.rdma_watch import RdmaWatch
 from holdfast.run.watch.resume_tracker import TrackedEvent
 from holdfast.system import activity
@@ -39,6 +40,8 @@ from holdfast.system.cpu import Looker
 from holdfast.system.deaths import DeathWatch
 from holdfast.system.kernel_log import KernelLog
 
+RAS_WAIT = 0.1
+"""seconds for the answer of NCCL's RAS, once all other evidence is here; it takes milliseconds"""
 COUNTERS_EVERY = 1.0
 """seconds between two looks at the kernel's counters"""
 
@@ -57,6 +60,7 @@ class Observer:
         self.looker = Looker()
         self.events = EventListener()
         self.gpu_driver = GpuWatch()
+        self.ras = RasWitness()
         self.rdma_cards = RdmaWatch()
         self.attempt = 0
         self.ranks: list[ObservedRank] = []
@@ -167,6 +171,7 @@ class Observer:
             self.deaths.watch(rank.leader)
         self.gpu_driver.begin()
         self.rdma_cards.begin()
+        self.ras.begin()
 
     def ranks_stopped(self) -> None:
         for rank in self.ranks:
@@ -260,14 +265,17 @@ class Observer:
             rank.reset_timers(now, late=late)
         self.slept_at = now
 
-    def take_evidence(self, number: int = 0) -> None:
-        """`number`: of the coordinator's request for it."""
+    def take_evidence(self, number: int = 0, *, ask_ras: bool = True) -> None:
+        """`number`: of the coordinator's request for it. `ask_ras`: the RAS of one node speaks for
+        the whole job, so only the coordinator asks."""
         self.evidence_wall = time.time()
         self.evidence_at = time.monotonic()  # also where something below fails: not at every look
+        watched = self.watched()
+        if ask_ras:
+            self.ras.ask(rank.pid for rank in watched)
         self.ask_kernel()
         self.gpus = self.gpu_driver.look()
         self.rdma = self.rdma_cards.look()
-        watched = self.watched()
         self.evidence_folder = evidence.take(
             watched,
             self.places.paths,
@@ -276,6 +284,7 @@ class Observer:
             number=self.evidence_number,
             kernel=self._kernel_lines(),
             gpus=self.gpus,
+            ras=lambda: self.ras.wait(RAS_WAIT),
         )
         self.evidence_at = time.monotonic()
         # Our own questions moved the ranks' counters: that is no sign of life.

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import catalogue
 from holdfast.analysis.collectives import worlds
-from holdfast.analysis.job import pace, phrases, rank_gpus, rdma_ports
+from holdfast.analysis.job import pace, phrases, rank_gpus, ras_opinion, rdma_ports
 from holdfast.analysis.scene import exits, heard
 from holdfast.analysis.scene.scene import Scene
 from holdfast.catalogue import traits
@@ -82,6 +82,8 @@ def _consider(
     ]
     broken = tuple(answer for answer in answers if isinstance(answer, Broken))
     best = min(fitting, key=_weight, default=None)
+    if best and not ended and (traits(best.slug).needs_stall or is_stall(best)):
+        best = ras_opinion.beside(scene, best)
     return Opinion(best and _with_hardware(scene, _with_ties(scene, best)), broken)
 
 

@@ -219,6 +219,7 @@ class Watch:
             numbers=observer.events.numbers.account(),
             scheduler=scheduler.read(os.environ, wall=time.time()) if told else None,
             probes=self.peers.probes(),
+            ras=observer.ras.look,
         )
         round_ = self.peers.round()
         return assembler.with_peers(scene, own, round_, self.peers.states()) if round_ else scene
