@@ -102,3 +102,17 @@ def test_a_driver_has_more_time_than_the_rest() -> None:
     facts = collect(a_plan(), fake_readers(nvidia=slow_driver, shm=hang), seconds=0.5)
     assert facts.nvidia == a_machine().nvidia
     assert isinstance(facts.shm, Unread)
+
+
+def test_gpus_are_tried_only_when_the_driver_has_been_asked() -> None:
+    """A program that tries them would be seen as one that holds their memory."""
+
+    def probe(_plan: Plan) -> object:
+        return msgspec.structs.replace(known(a_machine().cuda), version=str(time.monotonic()))
+
+    def slow_driver(_plan: Plan) -> object:
+        time.sleep(0.5)
+        return msgspec.structs.replace(known(a_machine().nvidia), cuda=str(time.monotonic()))
+
+    facts = collect(a_plan(), fake_readers(nvidia=slow_driver, cuda=probe), seconds=10)
+    assert float(known(facts.cuda).version) > float(known(facts.nvidia).cuda)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -136,3 +137,25 @@ def test_a_question_within_a_question_ends_before_it() -> None:
 
     assert deadline.time_left(otherwise=600) == 600
     assert deadline.ask({"outer": nested}, seconds=2)["outer"] == b"the inner one did not answer"
+
+
+def test_a_question_that_follows_another_is_asked_when_that_is_answered(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+
+    def earlier() -> bytes:
+        time.sleep(0.3)
+        mark.touch()
+        return b"first"
+
+    def later() -> bytes:
+        return b"after" if mark.exists() else b"before"
+
+    both = {"later": later, "earlier": earlier}
+    assert deadline.ask(both, seconds=20, after={"later": "earlier"})["later"] == b"after"
+    mark.unlink()
+    alone = deadline.ask({"later": later}, seconds=20, after={"later": "earlier"})
+    assert alone == {"later": b"before"}  # nothing to wait for
+    stuck = {"later": later, "earlier": block}
+    answers = deadline.ask(stuck, seconds=0.5, longer={"later": 20}, after={"later": "earlier"})
+    assert answers["later"] == b"before"
+    assert isinstance(answers["earlier"], Unread)

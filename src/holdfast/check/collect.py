@@ -16,6 +16,8 @@ Reader = Callable[[Plan], object]
 """One reader answers one field of MachineFacts; it may raise, and it may hang."""
 OF_DRIVERS = ("nvidia", "cuda", "gpu_direct", "rdma_cards", "rdma_ports")
 """facts that a vendor's driver is asked for: it may be slow where everything is well"""
+AFTER = {"cuda": "nvidia"}
+"""a program that tries GPUs would be taken for one that holds their memory"""
 
 
 def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> MachineFacts:
@@ -26,10 +28,15 @@ def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> Mac
     def question(reader: Reader) -> deadline.Question:
         return lambda: _encode(reader(plan))
 
+    for_drivers = max(seconds, deadline.DRIVER_SECONDS)
     raw = deadline.ask(
         {name: question(r) for name, r in readers.items()},
         seconds=seconds,
-        longer=dict.fromkeys(OF_DRIVERS, max(seconds, deadline.DRIVER_SECONDS)),
+        longer={
+            **dict.fromkeys(OF_DRIVERS, for_drivers),
+            **dict.fromkeys(AFTER, 1.5 * for_drivers),
+        },
+        after=AFTER,
     )
     asked = {"plan", "host", "smoke", *readers}
     unasked = {name: Unread(why="not asked for") for name in hints if name not in asked}

@@ -21,6 +21,7 @@ from holdfast.analysis.machine import Unread
 Question = Callable[[], bytes]
 """Runs in the child and returns its answer as bytes."""
 NO_LONGER: Mapping[str, float] = {}
+ALL_AT_ONCE: Mapping[str, str] = {}
 DRIVER_SECONDS = 20.0
 """for a question to a vendor's driver: a healthy machine whose GPUs are not kept awake
 (persistence mode) starts each of them for the look, one after the other"""
@@ -35,7 +36,6 @@ class _Child(NamedTuple):
     pipe: int
     chunks: list[bytes]
     seconds: float
-    end: float
 
 
 def time_left(otherwise: float) -> float:
@@ -49,32 +49,46 @@ def ask(
     *,
     seconds: float,
     longer: Mapping[str, float] = NO_LONGER,
+    after: Mapping[str, str] = ALL_AT_ONCE,
 ) -> dict[str, bytes | Unread]:
     """The answers by name; a question that hangs, raises or dies is `Unread` with the reason.
-    Those named in `longer` have their own deadline."""
+    Those named in `longer` have their own deadline, counted from here like all. One of `after` is
+    asked when the other has been answered."""
     sys.stdout.flush()
     sys.stderr.flush()
+    first = {name: after[name] for name in after if after[name] in questions}
     answers: dict[str, bytes | Unread] = {}
     with selectors.DefaultSelector() as waiting:
-        with _interrupts_held_back():
-            for name, question in questions.items():
-                child = _start(name, question, longer.get(name, seconds))
-                if isinstance(child, Unread):
-                    answers[name] = child
-                else:
-                    waiting.register(child.pipe, selectors.EVENT_READ, child)
-        while ends := [key.data.end for key in waiting.get_map().values()]:
-            for key, _ in waiting.select(max(0.0, min(ends) - time.monotonic())):
+
+        def start(names: list[str], began: float) -> None:
+            with _interrupts_held_back():
+                for name in names:
+                    child = _start(name, questions[name], longer.get(name, seconds), began)
+                    if isinstance(child, _Child):
+                        waiting.register(child.pipe, selectors.EVENT_READ, child)
+                    else:
+                        answered(name, child)
+
+        def answered(name: str, answer: bytes | Unread) -> None:
+            answers[name] = answer
+            start([later for later, earlier in first.items() if earlier == name], began)
+
+        began = time.monotonic()
+        start([name for name in questions if name not in first], began)
+        began = time.monotonic()  # on a busy machine the start itself takes time
+        while children := [key.data for key in waiting.get_map().values()]:
+            end = began + min(child.seconds for child in children)
+            for key, _ in waiting.select(max(0.0, end - time.monotonic())):
                 child = key.data
                 if chunk := os.read(child.pipe, 1 << 20):
                     child.chunks.append(chunk)
                 else:
                     waiting.unregister(child.pipe)
-                    answers[child.name] = _conclude(child)
-            for key in list(waiting.get_map().values()):
-                if key.data.end <= time.monotonic():
-                    waiting.unregister(key.data.pipe)
-                    answers[key.data.name] = _abandon(key.data)
+                    answered(child.name, _conclude(child))
+            for child in [key.data for key in waiting.get_map().values()]:
+                if began + child.seconds <= time.monotonic():
+                    waiting.unregister(child.pipe)
+                    answered(child.name, _abandon(child))
     return answers
 
 
@@ -88,7 +102,7 @@ def _interrupts_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(name: str, question: Question, seconds: float) -> _Child | Unread:
+def _start(name: str, question: Question, seconds: float, began: float) -> _Child | Unread:
     """The limits that we look for may strike us as well: EMFILE, EAGAIN, ENOMEM."""
     try:
         read_end, write_end = os.pipe()
@@ -102,15 +116,15 @@ def _start(name: str, question: Question, seconds: float) -> _Child | Unread:
         return Unread(why=f"could not start its reader: {_words(refusal)}")
     if pid == 0:
         os.close(read_end)
-        _answer(question, write_end, seconds)
+        _answer(question, write_end, seconds, began)
     os.close(write_end)
-    return _Child(name, pid, read_end, [], seconds, time.monotonic() + seconds)
+    return _Child(name, pid, read_end, [], seconds)
 
 
-def _answer(question: Question, pipe: int, seconds: float) -> NoReturn:
+def _answer(question: Question, pipe: int, seconds: float, began: float) -> NoReturn:
     """In the child: answer and leave without running the parent's exit handlers."""
     global _ends  # noqa: PLW0603 - this process answers one question and ends
-    _ends = time.monotonic() + seconds
+    _ends = began + seconds
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -72,7 +72,7 @@ def put(out: Any, kind: Any, value: int | None) -> int:
 
 
 def put_text(out: Any, size: Any, text: str) -> int:
-    raw = text.encode() + b"\0"
+    raw = text.encode(errors="surrogateescape") + b"\0"
     if len(raw) > whole(size):
         return INSUFFICIENT_SIZE
     ctypes.memmove(ctypes.cast(out, ctypes.c_void_p), raw, len(raw))

@@ -85,6 +85,8 @@ class Library:
             if problem.value in (GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND):
                 raise GpuGone(problem.value, _words(problem)) from None
             return None
+        except UnicodeDecodeError:  # a name that is no text
+            return None
 
     def newest(self, name: str, *arguments: Any) -> Any:
         """By the newest version of a call that bindings and driver both have."""
