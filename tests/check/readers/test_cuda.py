@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from holdfast.analysis.machine import Gpu
+from holdfast.analysis.machine import CudaFacts, Gpu
 from holdfast.check.readers import cuda
 from holdfast.check.readers.cuda import gpus_of_job, list_gpus, probe_each, probe_twice, read_cuda
 from holdfast.system.cuda_driver import CudaDevice
 from tests.check.readers.trees import plant
 from tests.fakes.cuda import driver
 from tests.fakes.nvml import profiles
-from tests.fakes.nvml.install import install
+from tests.fakes.nvml.install import environment, install
 from tests.fakes.nvml.state import FakeDriver
 from tests.faults.machines import a_plan
 
@@ -162,3 +165,42 @@ def test_a_job_without_gpus_tries_none(tmp_path: Path) -> None:
     root = tree(tmp_path, at_1b=0)
     plan = a_plan(environment={"CUDA_VISIBLE_DEVICES": ""})
     assert read_cuda(plan, root).probes == ()
+
+
+LOOK = """
+import os, sys, msgspec
+from holdfast.check.readers.cuda import read_cuda
+from tests.faults.machines import a_plan
+sys.stdout.buffer.write(msgspec.json.encode(read_cuda(a_plan(), sys.argv[1])))
+"""
+
+
+def test_a_real_library_is_loaded_and_driven(tmp_path: Path) -> None:
+    """The whole reader in a process of its own, with a libcuda made of C and a fake NVML."""
+    if not (compiler := shutil.which("cc")):
+        pytest.skip("needs a C compiler")
+    folder = tmp_path / "compat"
+    folder.mkdir()
+    source = Path(__file__).parents[2] / "fakes/libcuda.c"
+    build = [compiler, "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)]
+    subprocess.run(build, check=True)
+    root = tree(tmp_path / "root", at_06=0)
+
+    def look(**more: str) -> CudaFacts:
+        given = environment(profiles.one_passed_through())
+        command = [sys.executable, "-c", LOOK, root]
+        shown = subprocess.run(
+            command,
+            env={**given, "LD_LIBRARY_PATH": str(folder), **more},
+            check=True,
+            capture_output=True,
+        )
+        return msgspec.json.decode(shown.stdout, type=CudaFacts)
+
+    healthy = look()
+    assert healthy.library == str(folder / "libcuda.so.1")
+    assert (healthy.compat, healthy.version) == (True, "12.8")
+    assert [(p.uuid, p.step, p.code, p.skipped) for p in healthy.probes] == [(A, "copy", 0, "")]
+    not_ready = look(CUDA_FAKE_FAILS="cuInit:802").probes[0]
+    assert (not_ready.step, not_ready.code) == ("init", 802)
+    assert not_ready.error == "CUDA_ERROR_SYSTEM_NOT_READY"
