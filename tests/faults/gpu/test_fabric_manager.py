@@ -256,6 +256,10 @@ test_check = check_table(
     # --- could not look
     skips(a_machine(nvidia=UNTOLD), saying=["late"]),
     skips(replace(hgx(), fabric=UNTOLD), saying=["late"]),
+    skips(
+        a_machine(nvidia=nvidia(gpus=(), error="Unknown Error", error_code=999)),
+        saying=["could not be asked: Unknown Error"],
+    ),
     skips(on_a100(UNTOLD), saying=["the driver does not say", "GPUs 0-7"]),
 )
 

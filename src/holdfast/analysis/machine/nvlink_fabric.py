@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import text
 from holdfast.analysis.machine.fabric import FabricFacts, ServiceState
-from holdfast.analysis.machine.fact import Unread
+from holdfast.analysis.machine.fact import CouldNotLook, Unread
 from holdfast.analysis.machine.gpu import CudaFacts, CudaProbe, Gpu, GpuFabric, NvidiaFacts
 
 NOT_READY = 802
@@ -111,6 +111,8 @@ def has_fabric(fabric: FabricFacts, gpus: Iterable[Gpu]) -> bool:
 
 def why_there_is_none(nvidia: NvidiaFacts, fabric: FabricFacts, state: FabricState) -> str:
     """'' where GPUs of this machine should take part in a fabric."""
+    if nvidia.error:
+        raise CouldNotLook(f"the NVIDIA driver could not be asked: {nvidia.error}")
     if not nvidia.gpus:
         return "no NVIDIA GPU on this machine"
     if not has_fabric(fabric, nvidia.gpus):

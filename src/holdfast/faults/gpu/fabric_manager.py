@@ -85,9 +85,10 @@ def fabric_is_not_ready(facts: MachineFacts) -> Finding | Sequence[Finding]:
             f"{fabric_of.gpu_numbers([g.index for g in state.unproven])}: the driver does not say "
             "whether it is registered with the fabric, and no CUDA program was tried on it"
         )
+    registered = sum(map(fabric_of.registered, state.members))
     return FAULT.ok(
-        f"CUDA starts on {text.counted(len(state.members), 'GPU')}, or they are registered with "
-        "the NVLink fabric"
+        f"of {text.counted(len(state.members), 'GPU')} {registered} are registered with the NVLink "
+        f"fabric, and CUDA starts on {len(state.working)}"
     )
 
 
