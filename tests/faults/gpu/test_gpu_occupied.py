@@ -162,6 +162,19 @@ test_check = check_table(
         saying=["compute mode 'exclusive process'", "only one process", "pid 4711"],
     ),
     silent(machine(a_gpu(1, compute_mode="exclusive process"))),
+    silent(
+        machine(
+            in_use(
+                1,
+                a_holder(gib=0.1, command="nvidia-cuda-mps-server"),
+                gib=0.1,
+                compute_mode="exclusive process",
+            )
+        )
+    ),
+    silent(
+        a_machine(nvidia=nvidia(in_use(0, a_holder(), mig=True, mig_devices=("MIG-1", "MIG-2"))))
+    ),
     speaks(
         "error",
         a_machine(nvidia=nvidia(a_gpu(0, mig=True, mig_devices=()))),

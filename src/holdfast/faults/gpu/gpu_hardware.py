@@ -504,7 +504,9 @@ def gpu_failed_under_a_rank(scene: Scene) -> Verdict | None:
         hosts=sorted(nodes),
         # A rank that lives may still come to its end by itself, unless its GPU is gone.
         certain=bool(lost or ended.intersection(ranks)),
-        fix=REPLACE_GPU,
+        fix=f"NVIDIA's action: {failed[0].action}. {START_ELSEWHERE}"
+        if failed[0].action
+        else REPLACE_GPU,
         evidence=[
             *(phrases.how_it_ended(e) for e in exits.endings(scene) if e.rank in ranks),
             *rank_gpus.evidence(scene, ranks),

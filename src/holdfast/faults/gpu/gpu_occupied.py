@@ -92,7 +92,7 @@ def processes_on_the_gpus_of_this_job(facts: MachineFacts) -> Finding | Sequence
 def _closed(gpus: Sequence[Gpu]) -> Iterator[Finding]:
     """Compute modes that let nothing in, or no second process."""
     prohibited = [gpu for gpu in gpus if gpu.compute_mode == "prohibited"]
-    taken = [g for g in gpus if g.compute_mode in EXCLUSIVE and held(g).holders]
+    taken = [g for g in gpus if g.compute_mode in EXCLUSIVE and _closed_by_holder(g)]
     for closed, reason in (
         (prohibited, "no program may use it: `all CUDA-capable devices are busy or unavailable`"),
         (taken, "only one process may use it, and one does: the next is refused"),
@@ -108,6 +108,12 @@ def _closed(gpus: Sequence[Gpu]) -> Iterator[Finding]:
                 if closed is prohibited
                 else f"have the owner end it, or `sudo nvidia-smi -c DEFAULT -i {numbers}`",
             )
+
+
+def _closed_by_holder(gpu: Gpu) -> bool:
+    """MPS's server is the one process that lets others in: its guide asks for this mode."""
+    holders = held(gpu).holders
+    return bool(holders) and not any("nvidia-cuda-mps" in holder.command for holder in holders)
 
 
 def _cut_up(facts: MachineFacts) -> Iterator[Finding]:
@@ -150,7 +156,8 @@ def _leftovers(facts: MachineFacts, gpus: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def _held(facts: MachineFacts, gpus: Sequence[Gpu]) -> Iterator[Finding]:
-    taken = [one for one in map(held, gpus) if one.share >= SOME]
+    # Of a GPU that is cut up, the instances of others are not this job's.
+    taken = [one for gpu in gpus if not gpu.mig and (one := held(gpu)).share >= SOME]
     if not taken:
         return
     taken.sort(key=lambda one: -one.share)
