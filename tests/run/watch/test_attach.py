@@ -11,10 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.analysis.scene.ras_look import RasLook
 from holdfast.analysis.scene.scene import Stack
 from holdfast.errors import ConfigError
 from holdfast.run.watch import attach
 from holdfast.system.proc import row_of
+from tests.system import ras_server
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 LAUNCHER = (
@@ -69,6 +71,19 @@ def test_a_stopped_rank_and_a_sleeping_one(started: list[subprocess.Popen[bytes]
     stack = scene.rank(1).stack
     assert isinstance(stack, Stack)
     assert stack.frames[0].file == "<string>"
+
+
+def test_nccl_is_asked_where_the_ranks_say_that_it_listens(
+    started: list[subprocess.Popen[bytes]],
+) -> None:
+    made = [ras_server.job(7, 6)]
+    with ras_server.serving(lambda: made[0]) as port:
+        started.append(start(SLEEPER, RANK="0", NCCL_RAS_ADDR=f"127.0.0.1:{port}"))
+        made[0] = ras_server.job(7, 6, first_pid=started[0].pid)
+        look = attach.look([started[0].pid], seconds=1.1).scene.ras
+    assert isinstance(look, RasLook)
+    assert look.before is not None, "two looks, to see what moved"
+    assert started[0].pid in look.answer.pids
 
 
 def test_a_launcher_stands_for_its_ranks(started: list[subprocess.Popen[bytes]]) -> None:

@@ -12,17 +12,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.analysis.collectives import recorder
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Activity, RankView, Recorder, Scene, Stack
 from holdfast.errors import ConfigError
 from holdfast.run.watch.rank_state import moved
+from holdfast.run.watch.ras_witness import RasWitness
 from holdfast.system import activity, pyspy, recorder_query
 from holdfast.system.environments import EnvironmentReader
 from holdfast.system.proc import row_of
 
 WATCHED = 3.5
 """seconds: a process that is stopped by another tool for a look runs again before that"""
+RAS_WAIT = 2.0
+"""seconds for the answer of NCCL's RAS"""
 _ENVIRONMENTS = EnvironmentReader()
 SERVERS = ("HOLDFAST_SOCKET", "TORCH_WORKER_SERVER_SOCKET")
 """variables that say where a rank is to serve its recorder: ours, and torchrun's"""
@@ -47,14 +52,19 @@ def look(pids: Sequence[int], *, seconds: float = WATCHED) -> AttachedJob:
     """A launcher's pid means its ranks: its descendants that were given a RANK."""
     environments = {pid: _environment(pid) for pid in _ranks_of(pids)}
     numbered = _numbered(environments)
+    ras = RasWitness(next(iter(environments.values()), {}))
+    ras.ask(numbered)
     # A rank asked for its stack or recorder moves: all questions are outside the two readings
     # of the counters.
     stacks = pyspy.dump_many(numbered)
+    ras.wait(RAS_WAIT)
     first = ProcessSample(time.monotonic(), activity.read_many(numbered), stacks)
     time.sleep(seconds)
     counters, at = activity.read_many(numbered), time.monotonic()
     last = ProcessSample(at, counters, pyspy.dump_many(numbered))
+    ras.ask(numbered)
     recorders = {pid: _recorder(environments[pid]) for pid in numbered}
+    ras.wait(RAS_WAIT)
     views = [
         _view(pid, rank, environments[pid], recorders[pid], (first, last))
         for pid, rank in numbered.items()
@@ -62,7 +72,8 @@ def look(pids: Sequence[int], *, seconds: float = WATCHED) -> AttachedJob:
     ]
     still = frozenset(rank for pid, rank in numbered.items() if _stood_still(pid, first, last))
     started = min(_started(pid, last.at) for pid in numbered)
-    return AttachedJob(_scene(views, started, last.at), still, _world(environments.values()))
+    scene = msgspec.structs.replace(_scene(views, started, last.at), ras=ras.look)
+    return AttachedJob(scene, still, _world(environments.values()))
 
 
 def _stood_still(pid: int, first: ProcessSample, last: ProcessSample) -> bool:
