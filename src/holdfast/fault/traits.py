@@ -20,6 +20,8 @@ class RunTraits(msgspec.Struct, frozen=True, kw_only=True):
     """always a notice, whatever the patience"""
     survives_steps: bool = False
     """a new step does not refute it"""
+    is_news: bool = False
+    """from what the ranks themselves report: said once an attempt, while the job runs on"""
     no_culprit: bool = False
     """it explains a delay without a culprit, so no rank is to be named"""
     told_to_stop: bool = False

@@ -8,6 +8,7 @@ at a later step, and compared by the launcher. There is no collective, and no wa
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import weakref
@@ -27,6 +28,8 @@ check: ReplicaCheck | None = None
 
 class _Pending(NamedTuple):
     step: int
+    number: int
+    """torch's, of this rank: its group may be gone when the GPU is done"""
     replicas: ReplicaSet
     sums: list[Any]
     """in host memory, once `ends` have come; one tensor a device"""
@@ -83,7 +86,8 @@ class ReplicaCheck:
         by_device: dict[Any, list[Any]] = {}
         for name, tensor in replicas.tensors:
             by_device.setdefault(tensor.device, []).append((name, tensor))
-        made = _Pending(step, replicas, [], [], [], [], 0.0)
+        number = torch.distributed.get_rank()
+        made = _Pending(step, number, replicas, [], [], [], [], 0.0)
         with torch.no_grad():
             for device, named in by_device.items():
                 made.names.extend(name for name, _ in named)
@@ -122,7 +126,7 @@ class ReplicaCheck:
         events.tell(
             "replica-digest",
             step=made.step,
-            number=self._torch.distributed.get_rank(),
+            number=made.number,
             ranks=made.replicas.ranks if new else (),
             members=_name(made.replicas.ranks),
             layout=named,
@@ -174,8 +178,9 @@ def follow(torch: Any, every: int) -> None:
 
 def finish() -> None:
     """The process is about to end: what the GPU has finished is still told."""
-    if check is not None:
-        check.deliver()
+    with contextlib.suppress(Exception):  # a driver that shuts down
+        if check is not None:
+            check.deliver()
 
 
 def before_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:

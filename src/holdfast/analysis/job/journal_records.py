@@ -355,13 +355,15 @@ class ReplicasRecord(AttemptRecord, frozen=True, kw_only=True, tag="replicas"):
     """of this attempt, at which they were compared last"""
     different: tuple[int, ...] = ()
     """ranks whose parameters were to be the same and were not; empty when they always were"""
+    different_at: int = 0
+    """the step of this attempt at which that was seen first; 0 when it was not"""
     refused: tuple[str, ...] = ()
     """why ranks could not be compared, each reason once"""
     bytes: int = 0
     """compared on each rank"""
     gpu: float = 0.0
     host: float = 0.0
-    """seconds of the GPU, and of the script, that a check took on average"""
+    """seconds of the GPU, and of the script, that a check usually took (the median)"""
     share: float = 0.0
     """of the training time, from 0 to 1, that both took together"""
 

@@ -45,7 +45,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 FAULT = Fault(
     code="HOLD317",
     slug="replica-mismatch",
-    traits=RunTraits(priority=600, never_acts=True, survives_steps=True),
+    traits=RunTraits(priority=600, is_news=True, never_acts=True),
     related=("gpu-hardware", "nan-loss", "config-changed"),
 )
 
@@ -118,7 +118,7 @@ def _fix(scene: Scene, found: ReplicaDifference, odd: odd_replicas.OddReplicas) 
     good = scene.checkpoints.base + found.equal_until
     saved = [one for one in scene.checkpoints.saves if one.step <= good]
     resume = f"resume from {saved[-1].path}" if saved else f"resume from step {good} or earlier"
-    return f"stop the job and {resume}, without that GPU; test it: `dcgmi diag -r 3`{where}"
+    return f"stop the job and {resume}, on another GPU; test this one: `dcgmi diag -r 3`{where}"
 
 
 def _gpu(scene: Scene, rank: int) -> str:

@@ -23,7 +23,8 @@ def _verified(record: ReplicasRecord) -> str:
         return f"replicas were not compared: {'; '.join(record.refused[:2])}"
     times = text.counted(record.checks, "check")
     if record.different:
-        found = f"the parameters of {text.ranks(record.different)} are not all equal"
+        at = f"not equal at step {record.different_at}"
+        found = f"{text.ranks(record.different)} {at}"
     else:
         found = f"equal, the last time at step {record.last_step}"
     on_gpu = f"{record.gpu * 1e3:.2g} ms of the GPU and " if record.gpu else ""

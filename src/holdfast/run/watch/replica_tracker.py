@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
@@ -153,28 +154,29 @@ class ReplicaTracker:
         return f"replicas are compared: {self._sentence()}"
 
     def _sentence(self) -> str:
-        gpu, host, share = self._mean()
+        gpu, host, share = self._usual()
         on_gpu = f"{gpu * 1e3:.2g} ms of the GPU and " if gpu else ""
         return (
             f"a check of {text.size(self._bytes)} takes {on_gpu}{host * 1e3:.2g} ms of the script, "
             f"{share:.2%} of the training time at this interval"
         )
 
-    def _mean(self) -> tuple[float, float, float]:
-        count = max(1, len(self._cost))
-        gpu, host, share = (sum(one[i] for one in self._cost) / count for i in range(3))
+    def _usual(self) -> tuple[float, float, float]:
+        """The median: where a script makes a new optimizer, its models are looked for again."""
+        gpu, host, share = (median(one[i] for one in self._cost or [(0, 0, 0)]) for i in range(3))
         return gpu, host, share
 
     def record(self) -> ReplicasRecord | None:
         """What became of it in this attempt; None where no rank was asked to report."""
         if not self.checks and not self.refusals:
             return None
-        gpu, host, share = self._mean()
+        gpu, host, share = self._usual()
         return ReplicasRecord(
             attempt=self.attempt,
             checks=self.checks,
             last_step=max(self._compared_at.values(), default=0),
             different=tuple(sorted({r for one in self.differences for r in one.ranks})),
+            different_at=min((one.step for one in self.differences), default=0),
             refused=tuple(self.refusals),
             bytes=self._bytes,
             gpu=round(gpu, 6),

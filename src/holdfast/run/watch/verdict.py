@@ -22,8 +22,8 @@ from holdfast.catalogue import traits
 from holdfast.fault import Broken, RunTraits
 from holdfast.findings import Verdict
 
-NEWS = ("HOLD8", "HOLD407", "HOLD317", "HOLD627")
-"""what the ranks report: of their saves (a family, and disk-full), replicas and losses"""
+CHECKPOINTS = ("HOLD8", "HOLD407")
+"""families, and disk-full: what the ranks report of their saves"""
 
 Scope = Literal["world", "job", "nodes"]
 """of what a fault is asked: each world for itself, all ranks that are heard, or all nodes too"""
@@ -148,7 +148,12 @@ def _scope(known: RunTraits) -> Scope:
 
 
 def is_news(verdict: Verdict) -> bool:
-    return verdict.code.startswith(NEWS) and not verdict.certain
+    return _tells_news(verdict.slug, verdict.code) and not verdict.certain
+
+
+def _tells_news(slug: str, code: str) -> bool:
+    """It is about what the ranks report, and not about what stalls or ends them."""
+    return code.startswith(CHECKPOINTS) or traits(slug).is_news
 
 
 def is_stall(verdict: Verdict) -> bool:
@@ -163,8 +168,8 @@ def is_stall(verdict: Verdict) -> bool:
 
 def news(scene: Scene) -> list[Verdict]:
     """What the catalogue makes of what the ranks reported. Never raises."""
-    family = (e.fault for e in catalogue.entries() if e.fault.code.startswith(NEWS))
-    answers = [answer for fault in family for answer in fault.ask_run(scene)]
+    faults = [e.fault for e in catalogue.entries() if _tells_news(e.fault.slug, e.fault.code)]
+    answers = [answer for fault in faults for answer in fault.ask_run(scene)]
     # `consider` owns up to a face that raised
     return [one for one in answers if isinstance(one, Verdict) and is_news(one)]
 
