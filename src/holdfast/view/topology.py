@@ -291,9 +291,8 @@ def _unread(facts: MachineFacts) -> str:
 def _topology_file(facts: MachineFacts, seen: Topology) -> str:
     """Guests often see no switch; clouds then give NCCL a file that tells what is near."""
     setting = None if isinstance(facts.settings, Unread) else facts.setting("NCCL_TOPO_FILE")
-    if setting:
-        said = f"takes distances from {setting.value} (NCCL_TOPO_FILE), not from what is seen here"
-        return harmless(said)
+    if given := setting.value if setting else seen.pci.topology_file:
+        return harmless(f"takes distances from {given}, not from what is seen here")
     guest = seen.pci.virtual_machine and seen.rdma_cards and seen.gpu_pairs
     if guest and not any(switches(device) for device in seen.pci.devices):
         return (

@@ -26,7 +26,7 @@ from holdfast.analysis.machine.topology import (
 )
 from tests.check.readers import pci_trees
 from tests.faults import made_gpus
-from tests.faults.machines import settings
+from tests.faults.machines import a_plan, settings
 from tests.faults.made_topologies import on_tree
 
 
@@ -116,6 +116,12 @@ def test_p2p_between_root_complexes_only_by_amds_rule(tmp_path: Path) -> None:
     assert of(on_tree(tree)).gpu_pairs[0].route == "host memory"
     off = on_tree(tree, nvlink=True, settings=settings(NCCL_P2P_DISABLE="1"))
     assert of(off).gpu_pairs[0].route == "host memory"
+
+
+def test_amds_rule_counts_the_gpus_of_the_job(tmp_path: Path) -> None:
+    tree = pci_trees.hgx_a100(tmp_path)
+    two = of(on_tree(tree, plan=a_plan(nproc=2)))
+    assert (two.p2p_level, of(on_tree(tree)).p2p_level) == ("SYS", "PXB")
 
 
 def test_cards_reach_gpu_memory_only_where_they_are_near(tmp_path: Path) -> None:

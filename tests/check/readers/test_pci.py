@@ -97,6 +97,30 @@ def test_a_guest_with_domains(tmp_path: Path) -> None:
     assert named(facts, "GPU7").root == "pci0008:00"
 
 
+@pytest.mark.parametrize(
+    ("maker", "product", "guest"),
+    [
+        ("QEMU", "KVM Virtual Machine", True),
+        ("Amazon EC2", "p6e-gb200.36xlarge", True),
+        ("Amazon EC2", "c7g.metal", False),
+        ("NVIDIA", "GB200 NVL", False),
+    ],
+)
+def test_guests_without_a_flag(tmp_path: Path, maker: str, product: str, guest: bool) -> None:
+    """ARM's /proc/cpuinfo has neither vendor nor flags."""
+    tree = pci_trees.one_gpu_passed_through(tmp_path)
+    tree.guest(maker, product)
+    tree.file("proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\n")
+    assert read(tree).virtual_machine == (f"{maker} {product}" if guest else "")
+
+
+def test_a_file_of_the_provider(tmp_path: Path) -> None:
+    tree = pci_trees.eight_gpus_of_a_cloud(tmp_path)
+    assert read(tree).topology_file == ""
+    tree.file("var/run/nvidia-topologyd/virtualTopology.xml", "<system/>")
+    assert read(tree).topology_file == "/var/run/nvidia-topologyd/virtualTopology.xml"
+
+
 def test_gpus_without_nvidias_driver_have_no_number(tmp_path: Path) -> None:
     tree = pci_trees.PciTree(tmp_path)
     tree.gpu("pci0000:00/0000:00:05.0", driver="vfio-pci")

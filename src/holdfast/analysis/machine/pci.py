@@ -49,6 +49,8 @@ class PciFacts(Fact, frozen=True):
     """'AuthenticAMD', 'GenuineIntel'…; '' where the kernel does not say (ARM)"""
     cpu_architecture: str = ""
     """'x86_64', 'aarch64'"""
+    topology_file: str = ""
+    """a file of the provider that NCCL takes for the tree without being told"""
 
 
 class GpuDirect(Fact, frozen=True):

@@ -15,6 +15,7 @@ from holdfast.analysis.machine.gpu import Gpu, NvidiaFacts
 from holdfast.analysis.machine.job import Setting
 from holdfast.analysis.machine.machine import MachineFacts
 from holdfast.analysis.machine.pci import GpuDirect, PciDevice, PciFacts
+from holdfast.analysis.nccl_numbers import nccl_int
 
 LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
 """NCCL's names of distances, from near to far"""
@@ -77,7 +78,7 @@ def level(setting: Setting | None, default: str) -> str:
 def p2p_level(facts: MachineFacts, pci: PciFacts, gpus: int) -> str:
     """How far apart GPUs may be for NCCL to let one write into the other's memory."""
     disabled = facts.setting("NCCL_P2P_DISABLE")
-    if disabled and disabled.value.strip() == "1":
+    if disabled and nccl_int(disabled.value) == 1:
         return "LOC"
     default = "SYS" if pci.cpu_vendor == "AuthenticAMD" and gpus <= 2 else "PXB"
     return level(facts.setting("NCCL_P2P_LEVEL"), default)
@@ -148,7 +149,8 @@ def topology(facts: MachineFacts, pci: PciFacts) -> Topology:
     gpus = [d for d in pci.devices if d.kind == "gpu" and d.name]
     nics = [d for d in pci.devices if d.kind == "nic"]
     nvidia = [gpu for gpu in gpus if gpu.name.startswith("GPU")]
-    p2p = p2p_level(facts, pci, len(nvidia))
+    used = min(len(nvidia), facts.plan.nproc) if facts.plan.nproc > 1 else len(nvidia)
+    p2p = p2p_level(facts, pci, used)
     on_grace = any(GRACE.search(gpu.name) for gpu in seen.gpus)
     gdr = level(facts.setting("NCCL_NET_GDR_LEVEL"), "PHB" if on_grace else "PXB")
     known_direct = facts.gpu_direct if not isinstance(facts.gpu_direct, Unread) else None

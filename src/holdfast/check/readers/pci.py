@@ -31,7 +31,11 @@ PEERMEM = {
     "nv_peer_mem (nc)": f"{MEMORY_PEERS}/nv_mem_nc/version",
 }
 """the three files by which NCCL recognises it"""
+GIVEN = "var/run/nvidia-topologyd/virtualTopology.xml"
 DMABUF_KERNEL = (5, 12)
+GUEST = re.compile(
+    r"QEMU|KVM|Virtual Machine|VMware|Google Compute|Amazon EC2 (?!.*metal)", re.IGNORECASE
+)
 FIRST_CPU = 4096
 """bytes of /proc/cpuinfo that hold it"""
 
@@ -62,6 +66,7 @@ def read_pci(_plan: Plan, root: str = "/") -> PciFacts | Unread:
         cpus_usable=numbers(os.sched_getaffinity(0)),
         cpu_vendor=_cpu_field(root, "vendor_id"),
         cpu_architecture=platform.machine(),
+        topology_file=f"/{GIVEN}" if os.path.exists(os.path.join(root, GIVEN)) else "",
     )
 
 
@@ -131,9 +136,7 @@ def _virtual_machine(root: str) -> str:
     product = sysfs.text(root, "sys/class/dmi/id/product_name")
     flags = _cpu_field(root, "flags").split()
     # ARM has no such flag; QEMU and the clouds say it in the firmware's tables.
-    guest = "hypervisor" in flags or (
-        not flags and re.search(r"QEMU|KVM|Virtual Machine|VMware|Google Compute", vendor + product)
-    )
+    guest = "hypervisor" in flags or (not flags and GUEST.search(f"{vendor} {product}"))
     return (f"{vendor} {product}".strip() or "yes") if guest else ""
 
 

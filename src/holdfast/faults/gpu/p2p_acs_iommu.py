@@ -167,6 +167,8 @@ def _acs_redirects(paths: Sequence[PeerPath]) -> Finding | None:
 
 def _iommu_translates(paths: Sequence[PeerPath], pci: PciFacts) -> Finding | None:
     hit = [path for path in paths if not path.in_switch]
+    if hit and pci.iommu == "unknown":
+        return FAULT.skipped("the kernel does not tell what its IOMMU does to these devices")
     if not hit or pci.iommu != "translating":
         return None
     return FAULT.warning(
