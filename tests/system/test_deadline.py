@@ -155,6 +155,10 @@ def test_a_question_that_follows_another_is_asked_when_that_is_answered(tmp_path
     mark.unlink()
     alone = deadline.ask({"later": later}, seconds=20, after={"later": "earlier"})
     assert alone == {"later": b"before"}  # nothing to wait for
+    assert deadline.ask({"earlier": earlier}, seconds=20, after={"later": "earlier"}) == {
+        "earlier": b"first"
+    }
+    mark.unlink()
     stuck = {"later": later, "earlier": block}
     answers = deadline.ask(stuck, seconds=0.5, longer={"later": 20}, after={"later": "earlier"})
     assert answers["later"] == b"before"

@@ -56,7 +56,9 @@ def ask(
     asked when the other has been answered."""
     sys.stdout.flush()
     sys.stderr.flush()
-    first = {name: after[name] for name in after if after[name] in questions}
+    first = {
+        later: earlier for later, earlier in after.items() if {later, earlier} <= questions.keys()
+    }
     answers: dict[str, bytes | Unread] = {}
     with selectors.DefaultSelector() as waiting:
 
