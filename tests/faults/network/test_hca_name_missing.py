@@ -6,6 +6,7 @@ from holdfast.analysis.machine import MachineFacts, RdmaPort, Unread
 from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
+from tests.faults import made_rdma
 from tests.faults.machines import a_machine, a_plan, a_port_of, settings, software
 from tests.faults.table import (
     check_table,
@@ -139,6 +140,10 @@ test_check = check_table(
     ),
     not_applicable(with_hca("mlx5_9", NCCL_IB_DISABLE="1"), saying=["NCCL_IB_DISABLE=1"]),
     not_applicable(a_machine(TWO_NODES, rdma_ports=PORTS), saying=["every active port"]),
+    not_applicable(
+        a_machine(TWO_NODES, **made_rdma.EFA, settings=settings(NCCL_IB_HCA="mlx5_0")),
+        saying=["its plugin for NCCL does not read NCCL_IB_HCA"],
+    ),
     silent(with_hca("=mlx5_0:1,mlx5_1:1")),
     silent(with_hca("^mlx5_9")),
     skips(

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from holdfast.analysis.machine import Container, Limit, Limits, Unread
 from tests.analysis.logs.patterns.made import wreckage
+from tests.faults import made_rdma
 from tests.faults.machines import GIB, a_machine, a_plan, limits, settings
+from tests.faults.made_rdma import rails
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -69,6 +71,13 @@ test_check = check_table(
     silent(a_machine(TWO_NODES, rdma_devices=CARDS, limits=locked(8 << 20, ipc_lock=True))),
     silent(a_machine(TWO_NODES, rdma_devices=CARDS, launcher_limits=limits(pid=77))),
     not_applicable(a_machine(TWO_NODES, limits=SMALL), saying=["no RDMA device"]),
+    not_applicable(  # cards without a cable
+        a_machine(TWO_NODES, limits=SMALL, **rails(2, dict.fromkeys((0, 1), made_rdma.DOWN))),
+        saying=["no RDMA port is active"],
+    ),
+    speaks(  # EFA registers memory as well
+        "error", a_machine(TWO_NODES, limits=SMALL, **made_rdma.EFA), saying=["rdmap16s27"]
+    ),
     not_applicable(
         a_machine(
             TWO_NODES, rdma_devices=CARDS, limits=SMALL, settings=settings(NCCL_IB_DISABLE="1")

@@ -4,11 +4,21 @@ from holdfast.analysis.machine import RdmaPort, Unread
 from holdfast.analysis.machine.nccl_diagnostics import read_report
 from holdfast.analysis.nodes import NodesFacts
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults import between
-from tests.faults.machines import a_loopback
-from tests.faults.made_nodes import data_interface, name_of, on_node, replace, some_nodes
+from tests.faults import between, made_rdma
+from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface, settings
+from tests.faults.made_nodes import data_interface, name_of, on_all, on_node, replace, some_nodes
+from tests.faults.made_rdma import a_roce_port, an_ib_port, of, rails
 from tests.faults.made_smokes import smoked
-from tests.faults.table import explain_table, passes_over, recognises
+from tests.faults.table import (
+    check_table,
+    explain_table,
+    not_applicable,
+    passes_over,
+    recognises,
+    silent,
+    skips,
+    speaks,
+)
 from tests.faults.two_hosts import TWO_HOSTS
 
 USED = "[rank0]: NCCL INFO Bootstrap: Using eno1:192.0.2.2<0>"
@@ -42,6 +52,85 @@ test_explain = explain_table(
 )
 
 
+# --- on one machine -----------------------------------------------------------------------------
+
+TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
+SLOW = an_interface("eno1", "10.9.0.5", speed=1000)
+FAST = an_interface("ens1f0", "10.0.0.5", speed=100_000)
+HALF = {"rate": 200.0, "rate_text": "200 Gb/sec (2X NDR)"}
+ONE_LANE = {"rate": 100.0, "rate_text": "100 Gb/sec (1X NDR)"}
+MANAGEMENT = a_roce_port("mlx5_8", "10.9.0.5", rate=25.0, rate_text="25 Gb/sec (1X EDR)")
+BESIDE = of(
+    *(an_ib_port(f"mlx5_{n}") for n in range(2)),
+    MANAGEMENT,
+    cards={"mlx5_8": made_rdma.a_card("mlx5_8", board="MT_0000000080")},
+)
+
+test_check = check_table(
+    "slow-nic",
+    speaks(
+        "warning",
+        a_machine(TWO_NODES, **rails(8, {5: HALF})),
+        saying=["mlx5_5:1 runs at 200 Gb/sec (2X NDR) only", "others", "400 Gb/sec (4X NDR)"],
+    ),
+    speaks(
+        "warning",
+        a_machine(TWO_NODES, **rails(1, {0: ONE_LANE})),
+        saying=["mlx5_0:1 runs at 100 Gb/sec (1X NDR) only", "lost lanes"],
+    ),
+    speaks(
+        "note",
+        a_machine(TWO_NODES, **BESIDE),
+        saying=["mlx5_8:1 as well", "`export NCCL_IB_HCA==mlx5_0:1,mlx5_1:1`"],
+    ),
+    speaks(
+        "warning",
+        a_machine(TWO_NODES, interfaces=(a_loopback(), SLOW, FAST)),
+        saying=[
+            "NCCL will send data over eno1, which runs at 1000 Mb/s",
+            "looks like the management network",
+            "`export NCCL_SOCKET_IFNAME==ens1f0`",
+        ],
+    ),
+    speaks(
+        "note",
+        a_machine(TWO_NODES, interfaces=(a_loopback(), SLOW)),
+        saying=["runs at 1000 Mb/s", "`ethtool eno1`"],
+    ),
+    speaks(
+        "warning",  # RDMA is there and is not used
+        a_machine(
+            TWO_NODES,
+            **rails(8),
+            interfaces=(a_loopback(), SLOW, FAST),
+            settings=settings(NCCL_IB_DISABLE="1"),
+        ),
+        saying=["NCCL will send data over eno1"],
+    ),
+    silent(a_machine(TWO_NODES)),
+    silent(a_machine(TWO_NODES, **rails(8), interfaces=(a_loopback(), SLOW, FAST))),
+    silent(a_machine(TWO_NODES, **rails(8, dict.fromkeys(range(8), HALF)))),  # all of them alike
+    silent(a_machine(TWO_NODES, **made_rdma.DGX)),
+    silent(a_machine(TWO_NODES, **BESIDE, settings=settings(NCCL_IB_HCA="=mlx5_0,mlx5_1"))),
+    silent(a_machine(TWO_NODES, interfaces=(a_loopback(), replace(SLOW, speed=None)))),
+    silent(  # chosen by the user
+        a_machine(
+            TWO_NODES,
+            interfaces=(a_loopback(), SLOW, FAST),
+            settings=settings(NCCL_SOCKET_IFNAME="=ens1f0"),
+        )
+    ),
+    not_applicable(a_machine(interfaces=(a_loopback(), SLOW, FAST)), saying=["one node"]),
+    skips(
+        a_machine(TWO_NODES, interfaces=Unread(why="no netlink")),
+        saying=["no netlink"],
+    ),
+    skips(
+        a_machine(TWO_NODES, **{**rails(8), "rdma_cards": Unread(why="no answer within 2 s")}),
+        saying=["no answer within 2 s"],
+    ),
+)
+
 # --- between nodes -------------------------------------------------------------------------------
 
 
@@ -62,8 +151,17 @@ OUTLIER = (
     "391.5 Gbit/s in comm 0x7a3f9b2c41d05e88"
 )
 
+SIMILAR = on_all(some_nodes(4), lambda _: rails(8))
+
 test_check_nodes = between.table(
     "slow-nic",
+    between.speaks(
+        "warning",
+        on_node(SIMILAR, "node-c", **rails(8, {5: HALF})),
+        saying=["RDMA ports differ in speed", "200 Gb/s, 400 Gb/s on node-c"],
+        hosts=["node-c"],
+    ),
+    between.silent(SIMILAR),
     between.speaks(
         "warning",
         smoked(8, fleet={"slow_links": {frozenset((A, E))}}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ class RdmaOfNode(NamedTuple):
     layers: str
     """'InfiniBand', 'RoCE' or 'InfiniBand, RoCE'"""
     rates: str
-    """'8 x 400 Gb/s'"""
+    """'400 Gb/s', or '200 Gb/s, 400 Gb/s' where they differ"""
     mtus: str
     """'4096', by libibverbs"""
     subnets: str
@@ -61,7 +60,7 @@ def _of_machine(facts: MachineFacts) -> RdmaOfNode:
         ports=tuple(port.name for port in ports),
         why=why,
         layers=_listed(LAYERS[port.link_layer] for port in ports),
-        rates=_counted(port.rate for port in ports if port.rate),
+        rates=_listed(f"{port.rate:g} Gb/s" for port in ports if port.rate),
         mtus=_listed(map(str, mtus)),
         subnets=_listed(":".join(p.gids[0].gid.split(":")[:4]) for p in fabric if p.gids),
         addresses=_listed(_kind(one) for one in rdma_use.roce_addresses(facts, ports)),
@@ -78,11 +77,6 @@ def _kind(one: PortAddress) -> str:
 
 def _listed(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
-
-
-def _counted(rates: Iterable[float]) -> str:
-    counts = Counter(rates)
-    return ", ".join(f"{counts[rate]} x {rate:g} Gb/s" for rate in sorted(counts, reverse=True))
 
 
 class RdmaDifference(NamedTuple):

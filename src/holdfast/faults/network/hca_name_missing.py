@@ -32,9 +32,11 @@ from holdfast.analysis.machine import (
     MachineFacts,
     Setting,
     Software,
+    Unread,
     hca_choice,
     known,
     nic_filter,
+    rdma_use,
 )
 from holdfast.analysis.machine.hca_choice import HCA, HcaChoice
 from holdfast.analysis.source.source import Source, SourceSetting
@@ -46,6 +48,7 @@ FAULT = Fault(
     code="HOLD212",
     slug="hca-name-missing",
     related=("rdma-unused", "nic-name-missing", "ib-misconfig"),
+    gpus_only=True,
 )
 
 INTERFACE_NAME = re.compile(r"(?:ib|eth|bond)\d+(?:\.\d+)?|en[opsx]\w+|lo|docker\d+")
@@ -56,17 +59,18 @@ DRIVER_PREFIX = re.compile(
 """the part of a card's name that all cards of one driver have in common"""
 
 
-@FAULT.check(needs=("rdma_ports", "settings", "software"))
+@FAULT.check(needs=("rdma_cards", "rdma_ports", "settings", "software"))
 def hca_filter_on_this_machine(facts: MachineFacts) -> Finding | list[Finding]:
     setting = facts.setting(HCA)
     if setting is None or not setting.value:
         return FAULT.does_not_apply(f"{HCA} is not set: NCCL uses every active port")
-    off = facts.setting("NCCL_IB_DISABLE")
-    if off is not None and off.value == "1":
-        return FAULT.does_not_apply("NCCL_IB_DISABLE=1: NCCL uses no RDMA")
+    if off := rdma_use.switched_off(facts):
+        return FAULT.does_not_apply(f"{off}: NCCL uses no RDMA")
     ports = known(facts.rdma_ports)
     if not ports:
         return _no_device(facts, setting)
+    if not isinstance(facts.rdma_cards, Unread) and rdma_use.is_efa_only(facts):
+        return FAULT.does_not_apply(f"all cards are EFA: its plugin for NCCL does not read {HCA}")
     choice = hca_choice.choose(ports, setting.value)
     evidence = [setting.evidence, _ports_here(facts)]
     if not choice.taken:

@@ -26,12 +26,15 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.machine import Container, Limits, MachineFacts, known
+from holdfast.analysis.machine import Container, Limits, MachineFacts, Unread, known, rdma_use
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
-    code="HOLD211", slug="ib-memlock", related=("memlock-low", "ib-misconfig", "container-flags")
+    code="HOLD211",
+    slug="ib-memlock",
+    related=("memlock-low", "ib-misconfig", "container-flags"),
+    gpus_only=True,
 )
 
 NO_MEMORY = FAULT.log_pattern(
@@ -75,7 +78,7 @@ LARGE_LIMIT = 1 << 30
 """bytes; a finite limit of this size was set on purpose, and NCCL's buffers fit"""
 
 
-@FAULT.check(needs=("container", "limits", "rdma_devices", "settings"))
+@FAULT.check(needs=("container", "limits", "rdma_devices", "rdma_ports", "settings"))
 def own_limit_is_too_low(facts: MachineFacts) -> Finding:
     idle = _why_rdma_is_not_used(facts)
     if idle:
@@ -83,7 +86,7 @@ def own_limit_is_too_low(facts: MachineFacts) -> Finding:
     return _judge(facts, known(facts.limits), "here")
 
 
-@FAULT.check(needs=("container", "launcher_limits", "rdma_devices", "settings"))
+@FAULT.check(needs=("container", "launcher_limits", "rdma_devices", "rdma_ports", "settings"))
 def launcher_limit_is_too_low(facts: MachineFacts) -> Finding | list[Finding]:
     if facts.launcher_limits is None:
         return []
@@ -96,10 +99,11 @@ def launcher_limit_is_too_low(facts: MachineFacts) -> Finding | list[Finding]:
 def _why_rdma_is_not_used(facts: MachineFacts) -> str:
     if not known(facts.rdma_devices):
         return "no RDMA device is visible"
-    for name, off in (("NCCL_IB_DISABLE", "1"), ("NCCL_NET", "Socket")):
-        setting = facts.setting(name)
-        if setting is not None and setting.value == off:
-            return f"{name}={off} makes NCCL use no RDMA"
+    if off := rdma_use.switched_off(facts):
+        return f"{off} makes NCCL use no RDMA"
+    ports = facts.rdma_ports
+    if not isinstance(ports, Unread) and ports and not any(p.state == "ACTIVE" for p in ports):
+        return "no RDMA port is active"
     return ""
 
 

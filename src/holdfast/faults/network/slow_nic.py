@@ -8,16 +8,19 @@ Why            NCCL and Gloo use the first interface that their rules admit, not
                a 1 Gb/s management card. Or the card negotiated less than it can (a bad cable: 10000
                became 1000). NCCL assumes 10 Gb/s when the speed cannot be read, as is usual on
                virtual machines.
-How to be sure `cat /sys/class/net/eth0/speed` (Mb/s; -1 is unknown, not slow) for the interface in
-               NCCL's log, on every machine: the slowest limits all. `iperf3` between two machines
-               measures it.
+How to be sure `holdfast check --nnodes 2` names the interface or the RDMA ports that NCCL will use
+               here, and their speed. By hand: `cat /sys/class/net/eth0/speed` (Mb/s; -1 is unknown,
+               not slow) for the interface in NCCL's log, `cat /sys/class/infiniband/*/ports/*/rate`
+               for RDMA, on every machine: the slowest limits all. `iperf3` or `ib_write_bw` between
+               two machines measures it.
 Fix            Set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the fast interface, or use RDMA
                where available; replace the cable of a card whose speed fell.
                `holdfast check --smoke` across nodes times pairs of them, and reads what NCCL 2.31
                and newer measures with ib_write_bw.
-Known limits   `holdfast check` on several nodes compares the speeds that the kernels report for the
-               interfaces that ranks announce; virtual ones report none. The smoke test compares
-               pairs with their median: where all links are slow alike, none stands out. A running
+Known limits   `holdfast check` compares the speeds that the kernels report: of RDMA ports with
+               others of the same model of card, and between nodes; what a card alone could reach is
+               not known. Virtual interfaces report no speed. The smoke test compares pairs with
+               their median: where all links are slow alike, none stands out. A running
                job's slow link is recognised in logs only: a kernel line about it, NCCL's report of
                a changed speed, or the result of nccl-tests.
 Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
@@ -27,15 +30,26 @@ Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import nccl, nccl_tests
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.machine import Interface, Unread, known
+from holdfast.analysis.machine import (
+    Interface,
+    MachineFacts,
+    RdmaPort,
+    Unread,
+    hca_choice,
+    known,
+    nccl_choice,
+    rdma_health,
+    rdma_use,
+)
 from holdfast.analysis.machine.nccl_diagnostics import NETWORK_CHECKS
-from holdfast.analysis.nodes import NodesFacts, announced, differences
+from holdfast.analysis.nodes import NodesFacts, announced, differences, rdma
 from holdfast.analysis.nodes.announced import Announced
 from holdfast.analysis.nodes.smoke import nccl_faults, tests_of
 from holdfast.fault import SHOWN, Fault
@@ -64,6 +78,141 @@ SLOW_LINK = 10_000
 """Mb/s; below this a link between machines of one job is the bottleneck"""
 SLOW_BUS = 1.25
 """GB/s, the most that 10 Gb/s can carry"""
+
+
+FASTER = 10
+"""times as fast: then another interface is the one that is meant for the job"""
+MANAGEMENT = 8
+"""times as slow as the fastest: a card that was built in for something else"""
+INTERFACES = ("interfaces", "master_name", "own_name", "settings", "software")
+
+
+@FAULT.check(needs=("rdma_cards", "rdma_ports", "settings"))
+def rdma_port_is_slow(facts: MachineFacts) -> Finding | list[Finding]:
+    if not facts.plan.multi_node:
+        return FAULT.does_not_apply("one node: no traffic between machines")
+    if not known(facts.rdma_ports) or rdma_use.switched_off(facts):
+        return []  # socket_interface_is_slow
+    ports = rdma_use.admitted(facts)
+    cards = {card.name: card for card in known(facts.rdma_cards)}
+    narrow = rdma_health.on_one_lane(ports)
+    why = {port.name: "the link lost lanes: it has one of four" for port in narrow}
+    for slow in rdma_health.slower_than_their_like(ports, cards):
+        why[slow.port.name] = f"others of that kind of card run at {slow.usual.rate_text}"
+    found = [_slow_port(port, why[port.name]) for port in ports if port.name in why]
+    if facts.setting(hca_choice.HCA) is None:
+        found += _for_management(ports)
+    rates = sorted({port.rate_text for port in ports if port.rate_text})
+    return found or [FAULT.ok(f"RDMA ports run at {', '.join(rates)}")] if rates else []
+
+
+def _slow_port(port: RdmaPort, why: str) -> Finding:
+    return FAULT.warning(
+        f"{port.name} runs at {port.rate_text} only",
+        reason=f"{why}. The slowest link limits all ranks",
+        evidence=[_rate(port)],
+        fix="check cable, transceiver and switch port of that port; a link that came up at a lower "
+        "speed is often cured by another cable",
+    )
+
+
+def _for_management(ports: Sequence[RdmaPort]) -> list[Finding]:
+    fastest = max((port.rate or 0 for port in ports), default=0)
+    slow = [
+        port
+        for port in ports
+        if port.link_layer == rdma_use.ROCE and 0 < (port.rate or 0) * MANAGEMENT <= fastest
+    ]
+    if not slow:
+        return []
+    names = [port.name for port in slow]
+    meant = [port.name for port in ports if port.rate == fastest]
+    return [
+        FAULT.note(
+            f"NCCL will use {text.names(names)} as well, at least {MANAGEMENT} times slower than "
+            "the others",
+            reason="NCCL uses every active port; a card for management or storage should be left "
+            "out",
+            evidence=[_rate(port) for port in slow[:SHOWN]],
+            fix=f"`export {hca_choice.HCA}=={','.join(meant)}`",
+        )
+    ]
+
+
+def _rate(port: RdmaPort) -> Evidence:
+    source = f"/sys/class/infiniband/{port.device}/ports/{port.number}/rate"
+    return Evidence(quote=f"{port.name}: {port.rate_text}", source=source)
+
+
+@FAULT.check(needs=(*INTERFACES, "accelerators", "rdma_cards", "rdma_ports"))
+def socket_interface_is_slow(facts: MachineFacts) -> Finding | list[Finding]:
+    if not facts.plan.multi_node:
+        return []  # rdma_port_is_slow says so
+    if rdma_use.use(facts).ports or rdma_use.is_efa_only(facts):
+        return []  # that carries the data
+    if not announced.has_nccl(facts):
+        return FAULT.does_not_apply("NCCL is not installed, and there is no GPU")
+    by_name = {interface.name: interface for interface in known(facts.interfaces)}
+    taken = [by_name[t.name] for t in nccl_choice.sockets(facts).taken if t.name in by_name]
+    slow = [one for one in taken if one.speed and one.speed < SLOW_LINK]
+    if slow:
+        return [_slow_interface(one, by_name.values()) for one in slow]
+    speeds = ", ".join(f"{one.name} {one.speed or 'unknown'} Mb/s" for one in taken)
+    return FAULT.ok(f"NCCL sends data over {speeds or 'no interface'}")
+
+
+def _slow_interface(slow: Interface, every: Iterable[Interface]) -> Finding:
+    better = [
+        one
+        for one in every
+        if one.kind == "physical"
+        and one.running
+        and one.addresses
+        and (one.speed or 0) >= (slow.speed or 0) * FASTER
+    ]
+    best = max(better, key=lambda one: one.speed or 0, default=None)
+    summary = f"NCCL will send data over {slow.name}, which runs at {slow.speed} Mb/s"
+    evidence = [
+        Evidence(quote=f"{one.name}: {one.speed} Mb/s", source=f"/sys/class/net/{one.name}/speed")
+        for one in (slow, *([best] if best else ()))
+    ]
+    if best is None:
+        return FAULT.note(
+            summary,
+            reason="exchanging gradients of a large model takes longer than the steps themselves",
+            evidence=evidence,
+            fix="if that card can do more, check cable and switch port: "
+            f"`ethtool {shlex.quote(slow.name)}`",
+        )
+    return FAULT.warning(
+        summary,
+        reason=f"{best.name} runs at {best.speed} Mb/s: {slow.name} looks like the management "
+        "network",
+        evidence=evidence,
+        fix="if the other machines are on that network too: `export NCCL_SOCKET_IFNAME="
+        f"{shlex.quote(f'={best.name}')}`",
+    )
+
+
+@FAULT.check_nodes
+def rdma_rates_differ(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    nodes, _ = differences.of_each(facts, rdma.of_node)
+    rates = {name: one.rates for name, one in nodes.items() if one.rates}
+    unequal = differences.compare(rates)
+    if unequal is None:
+        return [FAULT.ok(f"RDMA ports run at {next(iter(rates.values()))}")] if rates else []
+    odd = unequal.odd
+    order = sorted(rates, key=lambda name: (name not in odd, name))
+    return FAULT.warning(
+        f"RDMA ports differ in speed: {unequal.listed}",
+        reason="the slowest link limits all ranks",
+        evidence=[
+            Evidence(quote=f"{name}: {rates[name]}", source="/sys/class/infiniband", host=name)
+            for name in order[:SHOWN]
+        ],
+        fix="check cable, transceiver and switch port of the slower ports, which `ibstat` lists",
+        host=odd[0] if len(odd) == 1 else "",
+    )
 
 
 @FAULT.check_nodes
