@@ -80,15 +80,16 @@ def fabric_is_not_ready(facts: MachineFacts) -> Finding | Sequence[Finding]:
     ]
     if found:
         return found
-    if state.unproven and len(state.members) > 1:
+    if state.unproven:
         return FAULT.skipped(
             f"{fabric_of.gpu_numbers([g.index for g in state.unproven])}: the driver does not say "
             "whether it is registered with the fabric, and no CUDA program was tried on it"
         )
     registered = sum(map(fabric_of.registered, state.members))
+    working = sum(gpu.index in state.working for gpu in state.members)
     return FAULT.ok(
         f"of {text.counted(len(state.members), 'GPU')} {registered} are registered with the NVLink "
-        f"fabric, and CUDA starts on {len(state.working)}"
+        f"fabric, and CUDA starts on {working}"
     )
 
 
