@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "look at this machine, or at all nodes: what will break a training job, and the fix"
 BANNER_NEEDS = ("software",)
-SMOKE_NEEDS = ("loopback", "accelerators")
+SMOKE_NEEDS = ("loopback", "accelerators", "nvidia", "settings")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,12 +128,15 @@ def smoke(facts: MachineFacts, *, named: bool) -> MachineFacts:
     """Run the smoke test and add what it saw to the facts."""
     import msgspec
 
+    from holdfast.analysis.machine.gpus_in_use import why_leave_alone
     from holdfast.check.smoke import conduct
+    from holdfast.check.smoke.rank import shares_gpus
 
     plan = facts.plan
     if not named and plan.nproc == 1 and facts.accelerators == ():
         plan = msgspec.structs.replace(plan, nproc=4)  # one rank alone would prove nothing
-    seen = conduct.run(plan, say=streams.narrate, loopback=facts.loopback)
+    leave = "" if shares_gpus() else why_leave_alone(facts)
+    seen = conduct.run(plan, say=streams.narrate, loopback=facts.loopback, leave_gpus=leave)
     return msgspec.structs.replace(facts, smoke=seen)
 
 

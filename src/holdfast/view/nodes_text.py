@@ -12,6 +12,7 @@ from holdfast import text as words
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.nodes.pairs import round_trips
+from holdfast.analysis.nodes.smoke import SmokeBetween
 from holdfast.findings import Finding, Status
 from holdfast.view import node_matrix
 from holdfast.view.text import WIDTH, finding, harmless, wrapped
@@ -65,7 +66,19 @@ def smoke_table(facts: NodesFacts) -> str:
     group = seen.group
     why = f", {harmless(group.why)}" if group.why else ""
     together = f"{len(group.nodes)} nodes: {group.outcome.value}{_speed(group.speed)}{why}"
-    return "\n".join([*lines, f"  together {together}"])
+    return "\n".join([*lines, f"  together {together}", *_networks(seen)])
+
+
+def _networks(seen: SmokeBetween) -> list[str]:
+    """'  network  IB with GPUDirect, 8 cards: a, b', a line for each kind."""
+    kinds: defaultdict[str, list[str]] = defaultdict(list)
+    for name, one in seen.networks.items():
+        direct = " with GPUDirect" if one.gpu_direct else ""
+        kinds[f"{one.way}{direct}, {words.counted(one.cards, 'card')}"].append(name)
+    return [
+        f"  network  {harmless(kind)}: {harmless(words.names(names))}"
+        for kind, names in kinds.items()
+    ]
 
 
 def _speed(speed: float | None) -> str:

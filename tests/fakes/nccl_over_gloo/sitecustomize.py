@@ -59,7 +59,7 @@ def pretend(torch: Any) -> None:
     torch.cuda.set_device = lambda _: None
     torch.cuda.mem_get_info = lambda _=None: (0, 80 << 30)
     torch.cuda.get_device_properties = lambda _: type(
-        "Properties", (), {"uuid": f"00000000-0000-0000-0000-00000000000{os.environ['RANK']}"}
+        "Properties", (), {"uuid": f"00000000-0000-0000-0000-00000000000{os.environ['LOCAL_RANK']}"}
     )
     torch.cuda.nccl.version = lambda: VERSION
     dist.is_nccl_available = lambda: True
@@ -86,7 +86,7 @@ def pretend(torch: Any) -> None:
         return all_reduce(row, *rest, **options)
 
     def exchange(calls: Any) -> Any:
-        if os.environ.get("FAKE_SLOW_GPU") in (os.environ["RANK"], str(calls[0].peer)):
+        if os.environ.get("FAKE_SLOW_GPU") in (os.environ["LOCAL_RANK"], str(calls[0].peer)):
             time.sleep(float(os.environ["FAKE_SLOW_SECONDS"]))
         return batch(calls)
 
@@ -107,5 +107,5 @@ def pretend_once_imported() -> None:
     builtins.__import__ = importing
 
 
-if GPUS and "RANK" in os.environ:
+if GPUS and "LOCAL_RANK" in os.environ:
     pretend_once_imported()

@@ -1,16 +1,24 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from holdfast.analysis import machine as f
 from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes.smoke import NodeNetwork, SmokeBetween
 from holdfast.explain.gather import gather_bytes
 from tests.analysis.logs import nccl_tests_output as made
 from tests.analysis.logs.nccl_tests_output import GIB
 from tests.analysis.logs.patterns.made import wreckage
 from tests.check.smoke.smokes import a_smoke, error, gpu_smoke, up_to, verdict
+from tests.faults import between
 from tests.faults.machines import a_machine, settings
 from tests.faults.made_gpus import a_gpu, an_sxm_gpu, nvidia
+from tests.faults.made_nodes import name_of, replace, some_nodes
+from tests.faults.made_smokes import smoked
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -147,4 +155,50 @@ test_explain = explain_table(
     passes_over(table(21.0, ranks=2)),  # two of a board have some links
     passes_over(table(21.0, nodes=("a", "b"), ranks=16)),  # the network, not NVLink
     passes_over(wreckage(*made.text([made.row(1 << 20, 9.0)]))),  # small sizes say nothing
+)
+
+
+def over_ib(
+    speed: float, *, cards: int = 8, without_direct: Sequence[int] = (), way: str = "IB"
+) -> NodesFacts:
+    """Four nodes with eight NDR cards each: 400 GB/s together."""
+    networks = {
+        name_of(n): NodeNetwork(way=way, cards=cards, gpu_direct=n not in without_direct)
+        for n in range(4)
+    }
+    facts = smoked(4, backend="nccl", why_backend="", networks=networks)
+    assert isinstance(facts.smoke, SmokeBetween)
+    group = msgspec.structs.replace(facts.smoke.group, speed=speed)
+    ports = tuple(
+        f.RdmaPort(
+            device=f"mlx5_{n}", number=1, state="ACTIVE", link_layer="InfiniBand", rate=400.0
+        )
+        for n in range(8)
+    )
+    nodes = tuple(
+        msgspec.structs.replace(node, facts=msgspec.structs.replace(node.facts, rdma_ports=ports))
+        for node in facts.nodes
+    )
+    return replace(facts, nodes=nodes, smoke=msgspec.structs.replace(facts.smoke, group=group))
+
+
+test_check_nodes = between.table(
+    "slow-collectives",
+    between.speaks(
+        "warning",
+        over_ib(40e9),
+        saying=["40 GB/s of the 400 GB/s that 8 RDMA cards", "NET/IB", "ib_write_bw"],
+    ),
+    between.speaks(
+        "warning",
+        over_ib(300e9, without_direct=[2]),
+        saying=["GPUDirect on 3 nodes, and not on node-c", "nvidia-peermem"],
+    ),
+    between.silent(over_ib(380e9)),
+    between.silent(over_ib(20e9, cards=1)),  # one GPU a node uses one card
+    between.silent(over_ib(150e9, without_direct=range(4))),  # all alike: rdma-unused's matter
+    between.silent(over_ib(2e9, way="Socket", cards=1, without_direct=range(4))),  # no row
+    between.not_applicable(smoked(4), saying=["NCCL was not used: no GPU"]),
+    between.not_applicable(some_nodes(), saying=["add --smoke"]),
+    between.skips(smoked(4, backend="nccl", why_backend=""), saying=["did not say"]),
 )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from holdfast import text
-from holdfast.analysis.machine import Fact, Unread
+from holdfast.analysis.machine import Fact, MachineFacts, NcclLink, Unread
+from holdfast.analysis.machine.link_speeds import rdma_speed
 from holdfast.analysis.machine.nccl_diagnostics import DiagnosticKind, DiagnosticLine
 from holdfast.analysis.nodes.isolation import Isolation, JudgedNode, PairOutcome, PairResult
 
+RDMA_WAYS = ("IB", "IBext")
+"""NCCL's names of networks whose cards are under /sys/class/infiniband"""
 SLOW_ALONE = 2.0
 """times the median of all nodes; nodes of one job are of one kind"""
 
@@ -34,6 +39,39 @@ class GroupTest(Fact, frozen=True):
     """of a failure; why it was not run"""
 
 
+class NodeNetwork(Fact, frozen=True):
+    """How NCCL sent from one node to others, by its own words."""
+
+    way: str
+    """'IB', 'Socket', 'AWS Libfabric'…"""
+    cards: int
+    """how many of the node's cards it used"""
+    gpu_direct: bool
+    """cards read and write GPU memory by themselves, on every link"""
+
+
+def network_of(links: Iterable[NcclLink]) -> NodeNetwork | None:
+    """None where NCCL used no network, or did not say so."""
+    used = [link for link in links if link.transport == "NET"]
+    if not used:
+        return None
+    return NodeNetwork(
+        way=used[0].way,
+        cards=len({link.device for link in used}),
+        gpu_direct=all(link.gpu_direct for link in used),
+    )
+
+
+def cards_speed(facts: MachineFacts, network: NodeNetwork) -> float | None:
+    """What the cards in use carry together, bytes a second, each taken for the slowest that is up:
+    which of them they are is known to NCCL alone. None without RDMA."""
+    ports = () if isinstance(facts.rdma_ports, Unread) else facts.rdma_ports
+    rates = [port.rate for port in ports if port.state == "ACTIVE" and port.rate]
+    if not network.way.startswith(RDMA_WAYS) or not rates:
+        return None
+    return network.cards * rdma_speed(min(rates))
+
+
 class SmokeBetween(Fact, frozen=True):
     backend: str
     """'gloo' or 'nccl'"""
@@ -50,6 +88,8 @@ class SmokeBetween(Fact, frozen=True):
     diagnostics: tuple[DiagnosticLine, ...] | Unread
     """NCCL's own"""
     seconds: float
+    networks: dict[str, NodeNetwork] = msgspec.field(default_factory=dict)
+    """node -> what NCCL used there; nothing with Gloo"""
 
 
 def tests_of(smoke: SmokeBetween, names: Sequence[str]) -> list[str]:

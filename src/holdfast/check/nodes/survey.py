@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from holdfast.analysis.machine import Plan, Unread
+from holdfast.analysis.machine.gpus_in_use import why_leave_alone
 from holdfast.analysis.nodes import (
     Absence,
     ClockOffset,
@@ -180,7 +181,12 @@ class Survey:
     async def smoke(self, facts: NodesFacts) -> SmokeBetween | Unread:
         """Pairs of nodes exchange data in rounds, then all of them."""
         nodes = [
-            SmokeNode(name, address, self._racks.get(name, ""))
+            SmokeNode(
+                name,
+                address,
+                rack=self._racks.get(name, ""),
+                leave_gpus=why_leave_alone(facts.node(name).facts),
+            )
             for name in self._members
             if (address := first_address(facts, name))
         ]

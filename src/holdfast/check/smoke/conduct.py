@@ -36,10 +36,15 @@ LEAVE_SECONDS = 5.0
 
 
 def run(
-    plan: Plan, *, loopback: tuple[Reach, ...] | Unread, say: Say, seconds: float = 60.0
+    plan: Plan,
+    *,
+    loopback: tuple[Reach, ...] | Unread,
+    say: Say,
+    seconds: float = 60.0,
+    leave_gpus: str = "",
 ) -> Smoke:
     """Start `plan.nproc` ranks here and see how far they get; no stage longer than
-    `seconds` without progress."""
+    `seconds` without progress. `leave_gpus`: why no rank may touch a GPU."""
     _refuse_the_impossible(plan)
     smoke = judge(plan.nproc, [], loopback=loopback, seconds=seconds)
     say(narrate.stage_line(smoke, "loopback"))
@@ -47,7 +52,8 @@ def run(
         return smoke
     meeting = endpoint.choose(plan)
     say(f"starting {plan.nproc} ranks, master {meeting}{meeting.remark and f' ({meeting.remark})'}")
-    smoke = _pass(plan, meeting, {}, loopback=loopback, say=say, seconds=seconds)
+    more = {"HOLDFAST_SMOKE_NO_NCCL": leave_gpus} if leave_gpus else {}
+    smoke = _pass(plan, meeting, more, loopback=loopback, say=say, seconds=seconds)
     if transports.why_no_rounds(smoke):
         return smoke
     say(f"nccl: {in_words(smoke.links)}")

@@ -80,12 +80,10 @@ def read(data: bytes) -> NcclTestsFile | str:
 def sightings(told: NcclTestsFile, name: str, *, order: int) -> Iterator[Sighting]:
     """The same that its text would have brought."""
     config = told.config
-    # Without MPI only the first device is listed, whatever -g says.
-    each = max(1, config.nthreads * config.ngpus)
     found: list[tuple[LogPattern, str, dict[str, Any]]] = [
         (
             patterns.STARTED,
-            f"{each} ranks a process, {config.minimum_bytes} to {config.maximum_bytes} bytes",
+            f"{config.minimum_bytes} to {config.maximum_bytes} bytes, -g {config.ngpus}",
             {
                 "threads": config.nthreads,
                 "gpus": config.ngpus,

@@ -48,6 +48,8 @@ from holdfast.analysis.machine.group_speed import (
 from holdfast.analysis.machine.link_speeds import board_speed
 from holdfast.analysis.machine.nccl_links import in_words
 from holdfast.analysis.machine.topology import nvlinks_between
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.nodes.smoke import SmokeBetween, cards_speed
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -207,6 +209,84 @@ def _evidence(one: SlowPair, gpus: Mapping[int, Gpu]) -> Evidence:
 
 def _name(gpu: Gpu) -> str:
     return f"GPU {gpu.index} ({gpu.bus_id})"
+
+
+# --- several nodes --------------------------------------------------------------------------------
+
+RDMA_SHARE = 1 / 4
+"""of what the cards in use can carry together: a slot with half the lanes, or a PCIe generation
+behind the card's, leaves half of it"""
+
+
+@FAULT.check_nodes
+def slower_than_its_cards(facts: NodesFacts) -> Finding | Sequence[Finding]:
+    if facts.smoke is None:
+        return FAULT.does_not_apply("not asked for: add --smoke")
+    smoke = known(facts.smoke)
+    if smoke.backend != "nccl":
+        return FAULT.does_not_apply(f"NCCL was not used: {smoke.why_backend}")
+    if not smoke.networks:
+        return FAULT.skipped("NCCL did not say which network it used")
+    speeds = [one.speed for results in smoke.rounds for one in results if one.speed]
+    speed = smoke.group.speed or max(speeds, default=0.0)
+    found = [*_no_gpu_direct(smoke), *_below_the_cards(facts, smoke, speed)]
+    ways = text.names({network.way for network in smoke.networks.values()})
+    return found or FAULT.ok(f"{text.bandwidth(speed)} between nodes over {ways}")
+
+
+def _no_gpu_direct(smoke: SmokeBetween) -> Iterator[Finding]:
+    """Some nodes have it, a few do not: those slow all."""
+    without = sorted(name for name, one in smoke.networks.items() if not one.gpu_direct)
+    if not without or 2 * len(without) >= len(smoke.networks):
+        return
+    yield FAULT.warning(
+        f"NCCL uses GPUDirect on {len(smoke.networks) - len(without)} nodes, and not on "
+        f"{text.names(without)}",
+        reason="there, data between GPU and network card goes through host memory, and the slowest "
+        "node limits all ranks",
+        evidence=[
+            Evidence(
+                quote=f"{name}: NET/{smoke.networks[name].way} without GDRDMA",
+                source="NCCL's log",
+                host=name,
+            )
+            for name in without[:SHOWN]
+        ],
+        fix="`sudo modprobe nvidia-peermem` there, or a driver and kernel with DMA-BUF; `holdfast "
+        "check --topology` shows how far card and GPU are apart",
+        host=without[0] if len(without) == 1 else "",
+    )
+
+
+def _below_the_cards(facts: NodesFacts, smoke: SmokeBetween, speed: float) -> Iterator[Finding]:
+    tables = {
+        name: table
+        for name, network in smoke.networks.items()
+        if (table := cards_speed(facts.node(name).facts, network)) is not None
+    }
+    if len(tables) < len(smoke.networks) or not speed:
+        return
+    slowest = min(tables, key=lambda name: tables[name])
+    network, table = smoke.networks[slowest], tables[slowest]
+    if speed >= table * RDMA_SHARE:
+        return
+    direct = "" if network.gpu_direct else "; without GPUDirect: data goes through host memory"
+    yield FAULT.warning(
+        f"all_reduce between nodes reaches {text.bandwidth(speed)} of the {text.bandwidth(table)} "
+        f"that {text.counted(network.cards, 'RDMA card')} of a node carry",
+        reason=f"NCCL used NET/{network.way}{direct}; healthy networks reach more than "
+        f"{text.bandwidth(table * RDMA_SHARE)}",
+        evidence=[
+            Evidence(
+                quote=f"{name}: {text.counted(one.cards, 'card')} of NET/{one.way}, "
+                f"{text.bandwidth(tables[name])}",
+                source="NCCL's log, /sys/class/infiniband",
+                host=name,
+            )
+            for name, one in list(smoke.networks.items())[:SHOWN]
+        ],
+        fix=f"{SECOND_OPINION}; `ib_write_bw` between two nodes tests a card without NCCL",
+    )
 
 
 # --- nccl-tests -----------------------------------------------------------------------------------

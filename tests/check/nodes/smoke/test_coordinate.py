@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
-from holdfast.analysis.machine import Unread
+from holdfast.analysis.machine import NcclLink, Unread
 from holdfast.analysis.machine.nccl_diagnostics import DiagnosticKind
 from holdfast.analysis.nodes.isolation import PairOutcome
-from holdfast.analysis.nodes.smoke import SmokeBetween, slow_alone
+from holdfast.analysis.nodes.smoke import NodeNetwork, SmokeBetween, network_of, slow_alone
 from holdfast.check.nodes.smoke import coordinate
 from holdfast.check.nodes.smoke.coordinate import smoke, terms_for
 from holdfast.check.nodes.smoke.meeting import SmokeNode, judge
@@ -44,6 +45,7 @@ class Cluster:
     """when it is to meet another"""
     slow: set[str] = field(default_factory=set)
     says: tuple[str, ...] = ()
+    links: tuple[NcclLink, ...] = ()
     meeting: dict[str, set[str]] = field(default_factory=dict)
     worlds: list[tuple[str, int, int, int]] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
@@ -78,7 +80,9 @@ class Cluster:
             culprit = name in self.bad
             error = f"OSError: [Errno 111] {SENT}" if culprit else "wait timeout after 10000ms"
             return SmokeMet(error=error, victim=not culprit)
-        return SmokeMet(seconds=0.4 if together & self.slow else 0.01, diagnostics=self.says)
+        return SmokeMet(
+            seconds=0.4 if together & self.slow else 0.01, diagnostics=self.says, links=self.links
+        )
 
     def asked_to_meet(self, name: str) -> bool:
         return any(name in together for together in self.meeting.values())
@@ -168,6 +172,34 @@ def test_one_node_without_gpus_makes_it_gloo_and_says_why() -> None:
     assert (terms.backend, why) == ("gloo", "b: no GPU is visible to torch")
     assert terms.ranks == {"a": 1, "b": 1}
     assert terms.seconds == coordinate.PATIENCE["gloo"]
+
+
+def test_which_network_nccl_took_is_known_of_every_node() -> None:
+    links = tuple(
+        NcclLink(sender=n, receiver=n + 8, transport="NET", way="IB", device=n, gpu_direct=True)
+        for n in range(4)
+    )
+    by_nvlink = NcclLink(sender=0, receiver=1, transport="P2P", way="CUMEM")
+    seen = cluster(3, GPUS, links=(by_nvlink, *links)).run()
+    assert seen.networks == dict.fromkeys(
+        ("n00", "n01", "n02"), NodeNetwork(way="IB", cards=4, gpu_direct=True)
+    )
+    assert network_of([by_nvlink]) is None
+    mixed = network_of([*links, msgspec.structs.replace(links[0], gpu_direct=False)])
+    assert mixed == NodeNetwork(way="IB", cards=4, gpu_direct=False)
+
+
+def test_a_node_whose_gpus_are_in_use_is_told_to_leave_them() -> None:
+    told: dict[str, str] = {}
+
+    async def ask(name: str, request: Requests) -> Replies:
+        if isinstance(request, SmokeWarm) and request.leave_gpus:
+            told[name] = request.leave_gpus
+        return SmokeEnded() if isinstance(request, SmokeEnd) else SmokeUnable(why="not now")
+
+    nodes = [SmokeNode("a", "10.0.0.1", leave_gpus="pid 7 uses it"), SmokeNode("b", "10.0.0.2")]
+    asyncio.run(smoke(nodes, ask, lambda _: None))
+    assert told == {"a": "pid 7 uses it"}
 
 
 def test_what_nccl_diagnoses_is_read_and_older_versions_say_that_they_do_not() -> None:

@@ -103,3 +103,36 @@ async def is_gone_when_it_was_killed(member: SmokeMember) -> None:
     assert met == SmokeMet(error=f"pid {rank.pid} was killed by SIGKILL")
     assert not Path(f"/proc/{rank.pid}").exists()
     assert isinstance(await member.handle(SmokeEnd()), SmokeEnded)
+
+
+@pytest.mark.long
+def test_a_node_with_gpus_says_what_nccl_used_or_why_it_left_them_alone() -> None:
+    """By the stand-in for NCCL of tests/fakes, so that its words are NCCL's and its sums Gloo's."""
+    folder = Path(__file__).parents[3] / "fakes" / "nccl_over_gloo"
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
+    fake = {**os.environ, "PYTHONPATH": path, "FAKE_GPUS": "2"}
+    together = msgspec.structs.replace(
+        A_TEST, first_rank=0, ranks=2, backend="nccl", sizes=(1024,), seconds=30.0
+    )
+
+    async def live() -> None:
+        member = SmokeMember(fake)
+        ready = await member.handle(SmokeWarm(seconds=60))
+        assert isinstance(ready, SmokeReady)
+        assert (ready.nccl, ready.ranks) == ("2.28.9", 2)
+        hosted = await member.handle(HOST)
+        assert isinstance(hosted, SmokeHosted)
+        met = await member.handle(msgspec.structs.replace(together, port=hosted.port))
+        assert isinstance(met, SmokeMet)
+        assert met.error == ""
+        assert {(link.sender, link.receiver, link.name) for link in met.links} == {
+            (0, 1, "P2P/CUMEM"),
+            (1, 0, "P2P/CUMEM"),
+        }
+        await member.handle(SmokeEnd())
+        left = await member.handle(SmokeWarm(seconds=60, leave_gpus="pid 7 uses it"))
+        assert isinstance(left, SmokeReady)
+        assert (left.nccl, left.why_no_nccl, left.ranks) == ("", "pid 7 uses it", 1)
+        await member.handle(SmokeEnd())
+
+    asyncio.run(live())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 
 from holdfast import text
 from holdfast.analysis.machine import Unread
@@ -18,7 +19,14 @@ from holdfast.analysis.nodes.isolation import (
     conclude,
     plan_round,
 )
-from holdfast.analysis.nodes.smoke import GroupTest, LeftOut, SmokeBetween, slow_alone
+from holdfast.analysis.nodes.smoke import (
+    GroupTest,
+    LeftOut,
+    NodeNetwork,
+    SmokeBetween,
+    network_of,
+    slow_alone,
+)
 from holdfast.check.nodes.smoke.meeting import (
     WARM_SECONDS,
     Ask,
@@ -90,6 +98,7 @@ class _BetweenNodes:
         self.seconds = seconds
         self.own_seconds: dict[str, float] = {}
         self.lines: list[str] = []
+        self.networks: dict[str, NodeNetwork] = {}
 
     async def run(self) -> SmokeBetween:
         began = time.monotonic()
@@ -107,13 +116,17 @@ class _BetweenNodes:
             group=group,
             slow_alone=slow_alone(self.own_seconds),
             diagnostics=self._diagnostics(ready, why_not_nccl),
+            networks=self.networks,
             seconds=time.monotonic() - began,
         )
 
     async def _warm(self) -> tuple[dict[str, SmokeReady], tuple[LeftOut, ...]]:
         self.say(f"{len(self.nodes)} nodes: importing torch")
-        warm = SmokeWarm(seconds=WARM_SECONDS)
-        replies = await asyncio.gather(*(reply_of(self.ask, n, warm) for n in self.nodes))
+        requests = [
+            SmokeWarm(seconds=WARM_SECONDS, leave_gpus=node.leave_gpus)
+            for node in self.nodes.values()
+        ]
+        replies = await asyncio.gather(*map(reply_of, repeat(self.ask), self.nodes, requests))
         ready: dict[str, SmokeReady] = {}
         left_out: list[LeftOut] = []
         for name, reply in zip(self.nodes, replies, strict=True):
@@ -179,6 +192,8 @@ class _BetweenNodes:
         result = await meet([self.nodes[name] for name in names], self.terms, self.ask)
         for name, reply in result.replies.items():
             self.lines.extend(reply.diagnostics)
+            if network := network_of(reply.links):
+                self.networks[name] = network
             if reply.own_seconds:
                 best = self.own_seconds.get(name, reply.own_seconds)
                 self.own_seconds[name] = min(best, reply.own_seconds)

@@ -34,6 +34,8 @@ class SmokeNode(NamedTuple):
     name: str
     address: str
     rack: str = ""
+    leave_gpus: str = ""
+    """why a test may not use its GPUs"""
 
 
 class Terms(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast import text
 from holdfast.analysis.machine.nccl_diagnostics import MARK as DIAGNOSTIC
+from holdfast.analysis.machine.nccl_links import read_links
 from holdfast.check.nodes.smoke.messages import (
     Replies,
     Requests,
@@ -40,10 +41,12 @@ class SmokeMember:
         self.ranks: list[RankHandle] = []
         self._wanted = 1
         self._ready = RankAnswer()
+        self._leave_gpus = ""
 
     async def handle(self, request: Requests) -> Replies:
         """Never raises for what a rank does."""
         if isinstance(request, SmokeWarm):
+            self._leave_gpus = request.leave_gpus or self._leave_gpus
             return await self._warm(request.seconds)
         if isinstance(request, SmokeEnd):
             self.close()
@@ -79,6 +82,8 @@ class SmokeMember:
 
     async def _start(self, seconds: float) -> RankAnswer:
         """The first rank knows how many GPUs there are; the others follow together."""
+        if self._leave_gpus:
+            self._environment["HOLDFAST_SMOKE_NO_NCCL"] = self._leave_gpus
         try:
             self.ranks = [RankHandle(0, self._environment)]
             self._ready = await self.ranks[0].ask("ready", within=seconds)
@@ -130,12 +135,14 @@ class SmokeMember:
     def _met(self, ranks: Sequence[RankHandle], answers: Sequence[RankAnswer]) -> SmokeMet:
         lines = [line for rank in ranks for line in rank.words().splitlines()]
         said = tuple(redact(line) for line in lines if DIAGNOSTIC in line)[:MOST_LINES]
+        links = read_links(lines)
         failed = [answer.error for answer in answers if answer.error]
         if not failed:
             return SmokeMet(
                 seconds=max(answer.seconds for answer in answers),
                 own_seconds=max(answer.own_seconds for answer in answers),
                 diagnostics=said,
+                links=links,
             )
         if not all(answer.usable for answer in answers if answer.error):
             self.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.analysis.machine import NcclLink
+
 SLACK = 20.0
 """seconds beyond what ranks may take: a busy node must not be taken for a lost one"""
 
@@ -26,6 +28,9 @@ class SmokeReply(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 class SmokeWarm(SmokeRequest, frozen=True):
     """Start your ranks and let them import torch, unless they are up from an earlier test."""
+
+    leave_gpus: str = ""
+    """why no rank of this node may touch a GPU; said once, at the beginning"""
 
 
 class SmokeReady(SmokeReply, frozen=True):
@@ -90,6 +95,8 @@ class SmokeMet(SmokeReply, frozen=True):
     """these words say only that another rank did not answer"""
     diagnostics: tuple[str, ...] = ()
     """the lines of NCCL's own diagnostics"""
+    links: tuple[NcclLink, ...] = ()
+    """what NCCL used from and to the ranks of this node"""
 
 
 class SmokeEnd(SmokeRequest, frozen=True):

@@ -69,12 +69,12 @@ class WarmRank:
         import torch.distributed  # noqa: PLC0415
 
         self.torch = torch
-        gpus = torch.cuda.device_count()
-        why = ""
+        why = os.environ.get("HOLDFAST_SMOKE_NO_NCCL", "")
+        gpus = 0 if why else torch.cuda.device_count()
         if not torch.distributed.is_nccl_available():
-            why = "this build of torch has no NCCL"
+            why = why or "this build of torch has no NCCL"
         elif not gpus:
-            why = "no GPU is visible to torch"
+            why = why or "no GPU is visible to torch"
         version = "" if why else nccl_version(torch)
         ask_for_diagnostics(version)
         return {"torch": torch.__version__, "gpus": gpus, "nccl": version, "why_no_nccl": why}

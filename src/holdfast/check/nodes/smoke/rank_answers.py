@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.check.smoke.rank_process import RankProcess
+from holdfast.check.smoke.transports import SAYS_MORE
 
 BEGIN = (
     "import sys; sys.path[:] = filter(None, sys.path); "
@@ -46,6 +47,7 @@ class RankHandle:
 
     def __init__(self, local_rank: int, environment: Mapping[str, str]) -> None:
         clean = {name: value for name, value in environment.items() if name not in NOT_TO_INHERIT}
+        clean.update(SAYS_MORE)
         clean["LOCAL_RANK"] = str(local_rank)
         # torchrun does the same: else each rank would take every core.
         clean.setdefault("OMP_NUM_THREADS", "1")
@@ -108,7 +110,8 @@ class RankHandle:
         if code is None:
             return f"pid {self.pid} closed its pipe"
         how = f"was killed by {_signal(-code)}" if code < 0 else f"exited with code {code}"
-        lines = [line for line in self.words().splitlines() if line.strip()]
+        said = self.words().splitlines()
+        lines = [line for line in said if line.strip() and " NCCL INFO " not in line]
         last = f": {lines[-1][:LINE_KEPT]}" if lines else ""
         return f"pid {self.pid} {how}{last}"
 
