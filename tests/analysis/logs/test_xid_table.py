@@ -26,8 +26,12 @@ def test_an_unknown_number_is_said_with_little_confidence() -> None:
     ("numbers", "action"),
     [
         ((13, 31, 32, 80, 94), XidAction.RESTART_PROGRAM),
-        ((46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158), XidAction.RESET_GPU),
+        (
+            (46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 144, 149, 155, 156),
+            XidAction.RESET_GPU,
+        ),
         ((37, 38, 43, 44, 63, 66, 67, 92, 93, 121, 137, 141, 160), XidAction.NOTHING),
+        ((74,), XidAction.RESET_ALL),
         ((79,), XidAction.REBOOT),
         ((54,), XidAction.RESEAT),
         ((151,), XidAction.RESTART_VM),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.machine import Unread
-from holdfast.check.readers.kernel_log import MOST_EVENTS, parse, read_kernel_log
+from holdfast.check.readers.kernel_log import (
+    MOST_EVENTS,
+    journal_records,
+    parse,
+    read_kernel_log,
+)
 from tests.faults.machines import a_plan
 from tests.system.sockets import BECOME_NOBODY, needs_root, run_python
 
@@ -128,6 +135,34 @@ def test_root_reads_the_real_log_to_its_end() -> None:
     if not os.path.exists("/dev/kmsg"):
         pytest.skip("needs /dev/kmsg")
     assert isinstance(read_kernel_log(a_plan()), tuple)
+
+
+def test_lines_of_the_journal_are_read_as_the_kernels_own() -> None:
+    output = f"[    3.250000] node-a kernel: {XID}\n-- Boot 7 --\n[    3.5] node-a kernel: cut\n"
+    (event,) = parse(journal_records(output), 63.25)
+    assert (event.kind, event.text, event.seconds_ago) == ("xid", XID, 60.0)
+
+
+@pytest.mark.lab
+def test_a_user_who_may_read_the_journal_reads_that(tmp_path: Path) -> None:
+    needs_root()
+    log = tmp_path / "kmsg"
+    log.touch(mode=0o600)
+    with tempfile.TemporaryDirectory() as folder:  # any user may enter it
+        os.chmod(folder, 0o755)
+        program = Path(folder, "journalctl")
+        now = time.clock_gettime(time.CLOCK_MONOTONIC)
+        program.write_text(f"#!/bin/sh\necho '[{now:12.6f}] node-a kernel: {XID}'\n")
+        program.chmod(0o755)
+        code = (
+            "import os, sys\n"
+            "from holdfast.check.readers.kernel_log import read_kernel_log\n"
+            "from tests.faults.machines import a_plan\n" + BECOME_NOBODY
+        )
+        code += f"os.environ['PATH'] = {folder!r}\n"
+        said = run_python(code + "print(read_kernel_log(a_plan(), path=sys.argv[1]))", str(log))
+    assert "kind='xid'" in said
+    assert "GPU has fallen off the bus" in said
 
 
 @pytest.mark.lab

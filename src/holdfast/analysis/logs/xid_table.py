@@ -77,7 +77,6 @@ def _program(meaning: str, action: XidAction = XidAction.RESTART_PROGRAM) -> Xid
     return Xid(meaning, XidBlame.PROGRAM, 0.35, action)
 
 
-_NVLINK = _hardware("an NVLink connection failed", action=XidAction.RESET_ALL)
 _COPY = _driver("an exception in a copy engine", _MAYBE, XidAction.RESTART_PROGRAM)
 _VIDEO = _program("an exception in a video or JPEG engine")
 _SECOND = 0.5
@@ -114,7 +113,7 @@ TABLE: dict[int, Xid] = {
     67: _driver("an illegal access by the driver", _SECOND, XidAction.NOTHING),
     **dict.fromkeys((68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139), _VIDEO),
     69: _program("an error in a kernel's use of the engine"),
-    74: _NVLINK,
+    74: _hardware("an NVLink connection failed", action=XidAction.RESET_ALL),
     78: _driver("a virtual GPU did not start", action=XidAction.UPDATE),
     79: _hardware("the GPU fell off the bus: it no longer answers", 0.97, action=XidAction.REBOOT),
     80: _hardware("data arrived corrupted at the GPU", _MAYBE, XidAction.RESTART_PROGRAM),
@@ -135,10 +134,9 @@ TABLE: dict[int, Xid] = {
     140: _hardware("a memory error that ECC could not recover"),
     141: _driver("an error in CUDA's fast path", _SECOND, XidAction.NOTHING),
     143: _hardware("the GPU could not be initialised"),
-    **dict.fromkeys(range(144, 151), _NVLINK),
+    **dict.fromkeys((*range(144, 151), 155), _hardware("an NVLink connection failed")),
     151: _driver("a rotation of keys failed", action=XidAction.RESTART_VM),
     154: Xid("the driver asks for a recovery action", XidBlame.AFTERMATH, 0.0, XidAction.RESET_GPU),
-    155: _hardware("an NVLink connection failed"),
     156: _hardware("a part of the GPU was retired", _MAYBE),
     157: _hardware("a part of the GPU could not be retired", _LIKELY, XidAction.REPLACE),
     158: _hardware("the GPU does not answer any more"),

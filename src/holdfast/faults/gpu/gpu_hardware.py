@@ -21,12 +21,12 @@ Fix            Take the machine out of the job (drain it) and start elsewhere. T
                Across nodes, `holdfast check --smoke` runs and reads NCCL's own diagnostics, which
                NCCL has from 2.31 on: ECC errors, NVLinks that are down, GPUs that cannot read each
                other's memory.
-Known limits   An Xid is tied to a rank only by its pid or by the bus id that NCCL prints. The
-               kernel log is read for the last day; whether an Xid was put right since then is
-               known only from drivers that tell a recovery action (570 or newer). Links and slots
-               that are down on all GPUs alike are reported only for boards whose number of links
-               is known (A100 SXM, H100 SXM, H200, B200, GB200). AMD's GPUs: only the kernel's
-               count of uncorrectable errors.
+Known limits   An Xid is tied to a rank only by its pid or by the bus id that NCCL prints. `check`
+               reads the kernel log of the last day, or the journal's copy where this user may read
+               only that; whether an Xid was put right since is known only from drivers that tell a
+               recovery action (570 or newer). NVLinks that are down on all GPUs alike are reported
+               only for boards whose number of links is known (A100 SXM, H100 SXM, H200, B200,
+               GB200). Of AMD's GPUs only the kernel's count of uncorrectable errors is judged.
 Sources        https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (actions)
                https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/ (row remapping, recovery)
                https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (SXid)
