@@ -30,7 +30,7 @@ def net():
     return torch.nn.Sequential(linear(4, 8), norm(8), linear(8, 2))
 
 def found():
-    sets, why = ReplicaSets(torch).find(anew=True)
+    sets, why = ReplicaSets(torch).find(search=True)
     told = sorted((list(one.ranks), sorted(name for name, _ in one.tensors)) for one in sets)
     return told or why
 

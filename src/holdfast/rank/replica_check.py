@@ -2,8 +2,8 @@
 
 It is taken just before an optimizer's next step, when whatever the last one set off is over: a
 ZeroRedundancyOptimizer has sent its parts, a script has clipped its weights. The GPU adds up in the
-stream that trains, so that nothing can write meanwhile; nobody waits for it: the sums are fetched
-at a later step, and compared by the launcher. There is no collective, and no wait for another rank.
+stream that trains, so that nothing can write meanwhile; no rank waits for it: the sums are
+fetched at a later step, and compared by the launcher. There is no collective.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ReplicaCheck:
         self._pending: deque[_Pending] = deque()
         self._looked_at = -1
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._anew = False
+        self._new_optimizer = False
         self._refused = ""
         self._told: set[str] = set()
         """layouts whose names are known to the launcher"""
@@ -57,7 +57,7 @@ class ReplicaCheck:
         step = own_page.steps.count
         if optimizer not in self._optimizers:  # and perhaps a model that is new as well
             self._optimizers.add(optimizer)
-            self._anew = True
+            self._new_optimizer = True
         if own_page.page is None or _capturing(self._torch):
             return
         self.deliver()
@@ -68,8 +68,8 @@ class ReplicaCheck:
             self._refuse("the optimizer runs inside the backward pass")
             return
         began = time.perf_counter()
-        found, why = self._sets.find(anew=self._anew)
-        self._anew = False
+        found, why = self._sets.find(search=self._new_optimizer)
+        self._new_optimizer = False
         if not found:
             self._refuse(why)
         for one in found:

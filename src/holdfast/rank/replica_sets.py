@@ -35,9 +35,10 @@ class ReplicaSets:
         self._torch = torch
         self._wrappers: list[weakref.ref[Any]] = []
 
-    def find(self, *, anew: bool) -> tuple[list[ReplicaSet], str]:
-        """And why there is nothing to compare, where there is not. `anew`: there may be others."""
-        if anew:
+    def find(self, *, search: bool) -> tuple[list[ReplicaSet], str]:
+        """And why there is nothing to compare, where there is not. `search`: there may be wrappers
+        that are not known yet."""
+        if search:
             self._look_for_wrappers()
         shared: dict[tuple[int, ...], list[tuple[str, Any]]] = {}
         why = ""
@@ -51,8 +52,8 @@ class ReplicaSets:
         return [], why or "no DistributedDataParallel or HSDP module of torch is in use"
 
     def _look_for_wrappers(self) -> None:
-        """Among all objects of Python, which takes some 20 ms. To be told of each when it is made
-        would put a frame of ours into tracebacks of the script."""
+        """Among all objects of Python, which takes some 20 ms. To notice each when it is made would
+        put a frame of ours into tracebacks of the script."""
         kinds: set[type] = set()
         for name in (_DDP, _FSDP2, _FSDP1):
             kinds |= _with_subclasses(_loaded(name))

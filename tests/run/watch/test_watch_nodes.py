@@ -124,6 +124,20 @@ def test_a_node_that_is_done_holds_until_the_others_are(tmp_path: Path) -> None:
         assert made.peers.orders[0][0].action == "done"
 
 
+def test_replicas_on_several_nodes_are_compared(tmp_path: Path) -> None:
+    with coordinating(tmp_path) as made, process(SLEEP) as own:
+        made.start(own.pid)
+        made.reports(a_rank(1, host="b"))
+        digest = {"kind": "replica-digest", "step": 20, "members": "m", "ranks": [0, 1],
+                  "layout": "l", "parts": ["w"], "device": "H200"}  # fmt: skip
+        made.watch.observer.add_event(0, {**digest, "number": 0, "digest": "1" * 8})
+        made.peers.events = [(1, {**digest, "number": 1, "digest": "2" * 8})]
+        wait_until(lambda: bool(made.watch.look() and "replica-mismatch" in made.screen.getvalue()))
+        said = made.screen.getvalue()
+        assert "replicas differ on ranks 0-1 (which is wrong is undecided" in said
+        assert "at step 20: in w; no earlier check found them equal" in said
+
+
 def test_events_of_ranks_elsewhere_are_the_jobs(tmp_path: Path) -> None:
     with coordinating(tmp_path) as made, process(SLEEP) as own:
         made.start(own.pid)

@@ -46,7 +46,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 FAULT = Fault(
     code="HOLD627",
     slug="nan-loss",
-    traits=RunTraits(priority=605, is_news=True, never_acts=True),
+    traits=RunTraits(priority=606, is_news=True, never_acts=True),
     related=("replica-mismatch", "gpu-hardware", "cuda-assert"),
 )
 

@@ -45,7 +45,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 FAULT = Fault(
     code="HOLD317",
     slug="replica-mismatch",
-    traits=RunTraits(priority=600, is_news=True, never_acts=True),
+    traits=RunTraits(priority=604, is_news=True, never_acts=True),
     related=("gpu-hardware", "nan-loss", "config-changed"),
 )
 
