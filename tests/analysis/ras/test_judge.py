@@ -49,7 +49,7 @@ def test_ranks_that_called_different_collectives_are_crossed() -> None:
         for n in range(4)
     ]
     (gap,) = judge.gaps(answer(FakeJob(communicators=(FakeCommunicator(ranks),))))
-    assert gap.crossed
+    assert [[one.rank for one in part] for part in gap.crossed] == [[2], [0, 1, 3]]
     assert gap.odd == ""
 
 

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import signal
 
+from holdfast.analysis.ras.answer import RasAnswer
 from holdfast.analysis.scene.scene import Scene
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, differ, stood, timed_out
 from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.ras.answers import answer, launched
 from tests.faults.table import (
     explain_table,
     notices,
@@ -29,6 +31,7 @@ from tests.run.scenes import (
     waiting,
     words,
 )
+from tests.system.ras_server import FakeCommunicator, FakeJob, FakeRank
 
 LARGER = waiting(entry(STEPS + 1, shape="[8] Float", finished=False))
 A_BARRIER = waiting(entry(STEPS + 1, op="barrier", shape="", finished=False))
@@ -186,8 +189,33 @@ OTHER_OP = a_job(
     recorders={r: stood(11) for r in (0, 1, 3)} | {2: stood(11, op="broadcast")},
 )
 
+
+def crossed(*odd: int, at: float, ranks: int = 4) -> RasAnswer:
+    """These ranks broadcast where the others reduce."""
+    told = [
+        FakeRank(n, 600 + n, counts={"AllReduce": 7 + (n not in odd), "Broadcast": 3 + (n in odd)})
+        for n in range(ranks)
+    ]
+    return answer(FakeJob(communicators=(FakeCommunicator(told),)), at=at)
+
+
 test_explain = explain_table(
     "collective-mismatch",
+    recognises(
+        wreckage(ras=(crossed(2, at=1), crossed(2, at=3))),
+        sure=0.6,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["rank 2 (pid 602 on 192.0.2.2) launched other collectives than the rest"],
+    ),
+    recognises(
+        wreckage(ras=(crossed(2, 3, at=1), crossed(2, 3, at=3))),
+        sure=0.6,
+        victims=[],
+        saying=["some ranks launched other collectives"],
+    ),
+    passes_over(wreckage(ras=(crossed(2, at=3),))),
+    passes_over(wreckage(ras=(launched(7, 7, 6, at=1), launched(7, 7, 6, at=3)))),
     recognises(
         wreckage(
             "NCCL WARN NET/IB : req 0/1 tag 0 peer 192.0.2.7<43210> collective mismatch error, "

@@ -73,7 +73,7 @@ def of(scene: Scene) -> RasOpinion | None:
     gaps = sorted(_gaps(answer, since), key=lambda one: one.odd != "behind")
     gap = gaps[0] if gaps else None
     behind = _ranks(scene, gap.behind) if gap and gap.odd == "behind" else ()
-    if not silent and not behind and not _ranks(scene, _members(answer)):
+    if not silent and not behind and all(_rank(scene, m) is None for m in _members(answer)):
         return None
     return RasOpinion(
         silent=silent,
@@ -99,10 +99,17 @@ def _ranks(scene: Scene, processes: Iterable[RasProcess | RasMember]) -> tuple[i
 
 def _rank(scene: Scene, one: RasProcess | RasMember) -> int | None:
     """By its pid; on several machines by its address too, where the node is known to have it."""
-    same = [view.rank for view in scene.ranks if view.pid == one.pid]
+    same = scene.memo(_by_pid).get(one.pid or 0, [])
     if len(same) > 1:
         same = [r for r in same if (node := node_of(scene, r)) and one.host in node.addresses]
     return same[0] if len(same) == 1 else None
+
+
+def _by_pid(scene: Scene) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for view in scene.ranks:
+        found.setdefault(view.pid, []).append(view.rank)
+    return found
 
 
 def beside(scene: Scene, verdict: Verdict) -> Verdict:

@@ -15,6 +15,8 @@ from holdfast.findings import Culprit, Evidence
 
 SHOWN = 4
 """processes named one by one"""
+QUOTED = 16
+"""of a thousand that say the same"""
 
 
 class LateRanks(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,21 +93,17 @@ def quotes(answer: RasAnswer) -> list[Evidence]:
     """The processes and ranks that it finds something wrong with."""
     found = [
         _quote(answer, one, "is considered dead" if one.dead else "does not answer")
-        for one in answer.silent
+        for one in answer.silent[:QUOTED]
     ]
-    return found + [
-        _quote(answer, member, f"reports {member.error}")
-        for one in answer.communicators
-        for member in one.members
-        if member.error
-    ]
+    wrong = [m for one in answer.communicators for m in one.members if m.error]
+    return found + [_quote(answer, one, f"reports {one.error}") for one in wrong[:QUOTED]]
 
 
 def gap_quotes(late: LateRanks) -> list[Evidence]:
     gap = late.gap
     return [
         _quote(late.answer, one, f"has launched {gap.operation} {one.counts[gap.operation]} times")
-        for one in (*gap.behind, *gap.ahead)
+        for one in (*gap.behind, *gap.ahead)[:QUOTED]
     ]
 
 
@@ -116,6 +114,20 @@ def _quote(answer: RasAnswer, one: RasProcess | RasMember, words: str) -> Eviden
         line=one.line or None if not answer.at else None,
         rank=number(answer, one),
     )
+
+
+def different_calls(late: LateRanks) -> list[Evidence]:
+    """Of ranks that did not call the same collectives: what each has launched."""
+    return [
+        _quote(late.answer, one, f"has launched {_counts(one)}")
+        for part in late.gap.crossed
+        for one in part[:SHOWN]
+    ]
+
+
+def _counts(one: RasMember) -> str:
+    told = [f"{op} {count} times" for op, count in one.counts.items() if count]
+    return text.names(told) or "nothing"
 
 
 def gap_sentence(late: LateRanks) -> str:

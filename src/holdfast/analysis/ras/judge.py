@@ -33,8 +33,9 @@ class RasGap(msgspec.Struct, frozen=True, kw_only=True):
     ahead: tuple[RasMember, ...]
     count_behind: int
     count_ahead: int
-    crossed: bool
-    """some ranks are ahead in one operation and behind in another: they called different ones"""
+    crossed: tuple[tuple[RasMember, ...], ...] = ()
+    """where some ranks are ahead in one operation and behind in another, they called different
+    ones: the ranks that did alike, the smallest part first"""
 
     @property
     def odd(self) -> Side:
@@ -71,10 +72,17 @@ def _gap(one: RasCommunicator) -> RasGap | None:
     )
 
 
-def _crossed(members: Iterable[RasMember], tops: dict[str, int]) -> bool:
-    late = {frozenset(op for op, top in tops.items() if m.counts.get(op, top) < top)
-            for m in members if m.counts}  # fmt: skip
-    return any(one - other and other - one for one in late for other in late)
+def _crossed(
+    members: Iterable[RasMember], tops: dict[str, int]
+) -> tuple[tuple[RasMember, ...], ...]:
+    alike: dict[frozenset[str], list[RasMember]] = {}
+    for member in members:
+        if member.counts:
+            late = frozenset(op for op, top in tops.items() if member.counts.get(op, top) < top)
+            alike.setdefault(late, []).append(member)
+    if not any(one - other and other - one for one in alike for other in alike):
+        return ()
+    return tuple(sorted(map(tuple, alike.values()), key=len))
 
 
 def moved(before: RasAnswer, after: RasAnswer) -> bool | None:

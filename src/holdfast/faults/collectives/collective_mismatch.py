@@ -21,6 +21,7 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#debugging-t
                https://github.com/pytorch/pytorch/pull/100213
                pytorch/gloo gloo/transport/tcp/pair.cc: the size check
                https://github.com/NVIDIA/nccl/issues/626
+               NVIDIA/nccl src/ras/client_support.cc: launches by operation
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from holdfast import text
 from holdfast.analysis.collectives import call_sites, groups, progress, waits
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.job import phrases
-from holdfast.analysis.logs import blame, fingerprints, odd_ranks
+from holdfast.analysis.logs import blame, fingerprints, odd_ranks, ras_evidence
 from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -207,6 +208,28 @@ def _sure(found: Disagreement) -> float:
     if found.what == "size":
         return 0.85 if found.odd else 0.75
     return 0.6
+
+
+@FAULT.explain
+def nccl_ras_counts_different_collectives(wreckage: Wreckage) -> Diagnosis | None:
+    """Some ranks are ahead in one operation, others in another, and it stays so."""
+    late = ras_evidence.late_ranks(wreckage)
+    if late is None or not late.gap.crossed or not late.lasted:
+        return None
+    fewest = late.gap.crossed[0]
+    odd = fewest if len(fewest) * 2 < sum(map(len, late.gap.crossed)) else ()
+    who = ras_evidence.named(late.answer, odd) if odd else "some ranks"
+    return FAULT.diagnosis(
+        f"{who} launched other collectives than the rest of communicator {late.gap.communicator}, "
+        f"as each has counted for NCCL's RAS; nothing changed in {text.elapsed(late.lasted)}",
+        confidence=0.6,
+        evidence=ras_evidence.different_calls(late),
+        culprit=ras_evidence.culprit(late.answer, odd),
+        victims=ras_evidence.others(late.answer, odd) if odd else (),
+        fix=FIX,
+        next=DETAIL,
+        unknown=() if odd else (odd_ranks.UNDECIDED,),
+    )
 
 
 @FAULT.explain

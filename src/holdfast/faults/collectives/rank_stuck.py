@@ -312,7 +312,7 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
 def nccl_ras_gets_no_answer(wreckage: Wreckage) -> Diagnosis | None:
     """Each process has a thread that answers RAS, whatever its script does."""
     answer = ras_evidence.newest(wreckage)
-    if answer is None or not answer.silent:
+    if answer is None or not answer.silent or blame.of(wreckage).explained:
         return None
     gone = answer.silent
     who = ras_evidence.named(answer, gone)
@@ -341,7 +341,7 @@ def nccl_ras_gets_no_answer(wreckage: Wreckage) -> Diagnosis | None:
 def nccl_ras_shows_ranks_behind(wreckage: Wreckage) -> Diagnosis | None:
     """By the launches that each rank has counted itself: sends and receives are not among them."""
     late = ras_evidence.late_ranks(wreckage)
-    if late is None or late.gap.crossed or late.answer.silent:
+    if late is None or late.gap.crossed or late.answer.silent or blame.of(wreckage).explained:
         return None
     odd = late.gap.behind if late.gap.odd == "behind" else ()
     once = "" if late.lasted else "; in a job that moves, ranks differ by a few at any moment"
