@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 from holdfast import catalogue
 from holdfast.analysis.machine import known
 from holdfast.findings import Status
+from holdfast.system import deadline
 from tests.check.gpu_machines import read_machine
 from tests.fakes.nvml import profiles
 from tests.fakes.nvml.gpu_kinds import nvlinks
@@ -88,3 +90,21 @@ def test_a_whole_check_over_the_fake_library() -> None:
     assert done.returncode == 1, done.stderr
     assert "GPUs: 7 × NVIDIA H100 80GB HBM3 (79.6 GiB), GPU 3 not readable" in done.stdout
     assert "GPU is lost" in done.stdout
+
+
+@pytest.mark.long
+def test_a_call_that_never_returns_costs_its_deadline_and_is_named() -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "check", "--only", "gpu-hardware"],
+        env=environment(profiles.hung_gpu("nvmlDeviceGetEccMode")),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert "GPUs: 7 × NVIDIA H100 80GB HBM3 (79.6 GiB), GPU 5 not readable" in done.stdout
+    assert "GPU 5" in done.stdout
+    assert "no answer within" in done.stdout
+    # Bounded by the deadline, not by the call; the factor leaves room for a busy machine.
+    assert time.monotonic() - began < 5 * deadline.DRIVER_SECONDS

@@ -13,6 +13,7 @@ import msgspec
 
 from tests.fakes.nvml.gpu_kinds import (
     AMPERE,
+    BLACKWELL,
     PASSTHROUGH,
     a100,
     b200,
@@ -153,6 +154,76 @@ def with_mig() -> FakeDriver:
     return _driver(lambda n: a100(n, mig=1, mig_uuids=parts, utilization=None), 1)
 
 
+def vgpu_guest() -> FakeDriver:
+    """A virtual GPU: the host keeps health, heat, power and the PCIe link to itself."""
+    kept = (
+        "nvmlDeviceGetPowerUsage",
+        "nvmlDeviceGetEnforcedPowerLimit",
+        "nvmlDeviceGetPowerManagementDefaultLimit",
+        "nvmlDeviceGetTemperature",
+        "nvmlDeviceGetTemperatureV",
+        "nvmlDeviceGetClockInfo",
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetCurrentClocksThrottleReasons",
+        "nvmlDeviceGetFieldValues",
+    )
+    one = geforce(
+        name="GRID A100D-20C",
+        architecture=AMPERE,
+        virtualization=2,
+        pcie=None,
+        margin=None,
+        refusals=dict.fromkeys(kept, 3),
+    )
+    return FakeDriver(version="550.90.07", cuda=12040, gpus=(one,))
+
+
+def grace_hopper() -> FakeDriver:
+    """One GPU and one processor: its links to switches are there, and lead nowhere."""
+    one = gpu(
+        name="NVIDIA GH200 480GB",
+        memory_total=97871 << 20,
+        power_limit=900_000,
+        default_power_limit=900_000,
+        links=nvlinks(18, active=False),
+        fabric=FakeFabric(state=0),
+    )
+    return FakeDriver(version="580.105.08", cuda=13000, gpus=(one,))
+
+
+def shared_memory() -> FakeDriver:
+    """Processor and GPU are one chip with one memory (GB10): the driver does not count it, and
+    shows a PCIe link that nothing goes over (Syllo/nvtop#426)."""
+    not_told = (
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetEnforcedPowerLimit",
+        "nvmlDeviceGetPowerManagementDefaultLimit",
+    )
+    one = geforce(
+        name="NVIDIA GB10",
+        bus_id="0000000F:01:00.0",
+        architecture=BLACKWELL,
+        pcie=(1, 16, 1, 5),
+        refusals=dict.fromkeys(not_told, 3),
+    )
+    return FakeDriver(version="580.95.05", cuda=13000, gpus=(one,))
+
+
+def in_use() -> FakeDriver:
+    """A job of this user runs on all GPUs: hot, at its power cap, and so are its clocks."""
+    busy = {
+        "utilization": 100,
+        "power": 695_000,
+        "temperature": 71,
+        "margin": 16,
+        "clock_reasons": 0x4,
+        "sm_clock": 1620,
+    }
+    return _driver(lambda n: h200(n, **busy), 8)
+
+
 HEALTHY: dict[str, Callable[[], FakeDriver]] = {
     made.__name__: made
     for made in (
@@ -172,6 +243,10 @@ HEALTHY: dict[str, Callable[[], FakeDriver]] = {
         container,
         old_driver,
         with_mig,
+        vgpu_guest,
+        grace_hopper,
+        shared_memory,
+        in_use,
     )
 }
 

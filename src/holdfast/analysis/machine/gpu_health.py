@@ -221,7 +221,7 @@ def _bad_growth(growing: dict[str, int]) -> str:
 
 def _pcie(gpu: Gpu, peers: Sequence[Gpu]) -> Iterator[GpuTrouble]:
     link = gpu.pcie
-    if link is None or not link.width:
+    if link is None or not link.width or gpu.memory_total is None:  # one chip with its processor
         return
     usual = _most_common(peers, lambda one: one.pcie.width if one.pcie else 0)
     busy = (gpu.busy or 0) >= BUSY
