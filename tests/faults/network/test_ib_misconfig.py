@@ -215,7 +215,7 @@ test_run = run_table(
         all_wait(A_FEW_BITS, FLAPPED),
         ranks=[],
         certain=False,
-        saying=["link_downed +2 (the link failed and came back), symbol_error +40"],
+        saying=["link_downed +2 (the link failed), symbol_error +40"],
     ),
     notices(
         all_wait(FLAPPED, a_change("mlx5_5:1", state="gone"), UNANSWERED),

@@ -98,7 +98,7 @@ def test_a_stall_shows_what_ports_did_on_the_nodes_of_those_who_wait() -> None:
     stalled = with_node(on_nodes(held_up({2: {}})), "a", rdma=(A_FEW_BITS, WENT_DOWN))
     since = "since the ranks were started"
     assert quotes(stalled) == [
-        ("a", "mlx5_3:1 went from ACTIVE to DOWN, link_downed +1 (the link failed and came back), "
+        ("a", "mlx5_3:1 went from ACTIVE to DOWN, link_downed +1 (the link failed), "
          + since),
         ("a", f"mlx5_3:1 symbol_error +3 (bits were received wrongly), {since}"),
     ]  # fmt: skip

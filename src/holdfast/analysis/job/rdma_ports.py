@@ -12,7 +12,7 @@ from holdfast.analysis.scene.scene import Scene
 from holdfast.findings import Evidence
 
 MEANING = {
-    "link_downed": "the link failed and came back",
+    "link_downed": "the link failed",
     "link_error_recovery": "the link recovered from errors",
     "symbol_error": "bits were received wrongly",
     "port_rcv_errors": "packets were received damaged",
@@ -52,7 +52,7 @@ class ChangedPort(NamedTuple):
 
     @property
     def words(self) -> str:
-        """'mlx5_3:1 went from ACTIVE to DOWN, link_downed +1 (the link failed and came back)'"""
+        """'mlx5_3:1 went from ACTIVE to DOWN, link_downed +1 (the link failed)'"""
         one = self.change
         parts = []
         if one.state != one.state_before:

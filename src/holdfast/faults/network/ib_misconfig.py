@@ -374,7 +374,9 @@ def _unequal(found: rdma.RdmaDifference) -> Finding:
 @FAULT.run
 def port_failed_while_all_ranks_wait(scene: Scene) -> Verdict | None:
     """Every rank is in the collective, so that no rank is to blame; where one is missing, the
-    ports are evidence beside it."""
+    ports are evidence beside it. Within one machine NCCL uses no RDMA."""
+    if not scene.nodes:
+        return None
     seen = waits.analyse(scene)
     if seen.roots or seen.mismatch or seen.deadlock or waits.moved_on(scene):
         return None

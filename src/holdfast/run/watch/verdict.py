@@ -89,9 +89,11 @@ def _consider(
 
 def _with_hardware(scene: Scene, verdict: Verdict) -> Verdict:
     """What driver and kernel log say of the culprits' GPUs, whatever the fault is called; and what
-    RDMA ports did: errors only where ranks wait for each other, a lost link in any case."""
+    RDMA ports did: a lost link in any case, which storage may need; errors only where ranks of
+    several nodes wait for each other."""
     ports = rdma_ports.changed(scene, (*verdict.ranks, *verdict.victims))
-    shown = [one for one in ports if one.is_down or traits(verdict.slug).needs_stall]
+    between_nodes = bool(scene.nodes) and traits(verdict.slug).needs_stall
+    shown = [one for one in ports if one.is_down or between_nodes]
     found = [*rank_gpus.evidence(scene, verdict.ranks), *rdma_ports.evidence(shown)]
     seen = [one for one in found if one not in verdict.evidence]
     return msgspec.structs.replace(verdict, evidence=(*verdict.evidence, *seen))
