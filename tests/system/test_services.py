@@ -112,9 +112,15 @@ def test_states_of_a_unit(
 def test_a_process_counts_where_its_unit_is_not_the_machines(
     programs: Path, tmp_path: Path, running: subprocess.Popen[bytes]
 ) -> None:
-    """The driver is in a container of its own, and the service with it."""
-    shown = {"LoadState": "not-found", "ActiveState": "inactive"}
-    for root in (str(tmp_path), systemd(programs, tmp_path / "root", **shown)):
+    """The driver is in a container of its own, and the service with it; or it was started by hand,
+    and the unit failed because it was there already."""
+    absent = {"LoadState": "not-found", "ActiveState": "inactive"}
+    failed = {"LoadState": "loaded", "ActiveState": "failed", "Result": "exit-code"}
+    for root in (
+        str(tmp_path),
+        systemd(programs, tmp_path / "absent", **absent),
+        systemd(programs, tmp_path / "failed", **failed),
+    ):
         found = seen(look(SERVICE, root))
         assert (found.state, found.pid) == ("active", running.pid)
         assert found.sign == f"process {running.pid} {PROGRAM}"

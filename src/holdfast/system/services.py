@@ -50,8 +50,9 @@ def look(service: Service, root: str = "/") -> ServiceState | Unread:
         shown = _shown_by_systemd(service.unit)
         if shown:
             found = _of_systemd(service, shown, root)
-            # The driver may be in a container of its own, and the service with it.
-            if found.state in ("active", "activating", "failed") or pid is None:
+            # The driver may be in a container of its own, and the service with it; and a unit fails
+            # where the program was started by hand before.
+            if found.state in ("active", "activating") or pid is None:
                 return msgspec.structs.replace(found, pid=found.pid or pid, version=version)
     if pid is not None:
         return ServiceState(

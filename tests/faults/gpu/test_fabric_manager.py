@@ -184,6 +184,11 @@ test_check = check_table(
         saying=["no NVSwitch of its own", "on its host", "activate the NVLink partition"],
         not_saying=["systemctl"],
     ),
+    speaks(
+        "error",  # confidential computing that is not ready, on a card without any fabric
+        a_machine(cuda=every()),
+        saying=["CUDA does not start on GPUs 0-7: the system is not ready", "conf-compute -srs 1"],
+    ),
     # --- CUDA starts all the same
     speaks(
         "warning",
@@ -280,7 +285,7 @@ test_check_nodes = between.table(
     between.speaks(
         "warning",  # by itself it looks like a machine without a fabric
         node("node-c", shown=GpuFabric(state="not supported", status="")),
-        saying=["node-c has no GPU registered, the others 8 of 8 GPUs", "replace the node"],
+        saying=["node-c has no GPU registered, the others every GPU", "replace the node"],
         hosts=["node-c"],
     ),
     between.speaks(
@@ -292,7 +297,7 @@ test_check_nodes = between.table(
     between.speaks(
         "warning",  # two nodes: neither is the odd one
         node("node-b", eight_each(count=2), IN_PROGRESS),
-        saying=["8 of 8 GPUs on node-a, no GPU on node-b"],
+        saying=["every GPU on node-a, no GPU on node-b"],
         hosts=[""],
     ),
     between.speaks(
@@ -305,6 +310,8 @@ test_check_nodes = between.table(
     between.silent(eight_each(RACK)),
     between.silent(eight_each(IN_PROGRESS)),  # each node says so of itself
     between.silent(some_nodes(4)),
+    between.silent(on_node(eight_each(), "node-c", nvidia=nvidia())),  # cards without a fabric
+    between.silent(on_node(eight_each(), "node-c", nvidia=nvidia(*gpus(ONE_NODE, 4)))),
     between.skips(on_node(eight_each(), "node-b", nvidia=UNTOLD), saying=["late"]),
     between.not_applicable(some_nodes(1), saying=["one node"]),
     between.not_applicable(

@@ -155,16 +155,18 @@ def versions_differ(manager: ServiceState | Unread, driver: str) -> bool:
     )
 
 
-def cause(fabric: FabricFacts | Unread, driver: str, *, guest: bool) -> str:
+def cause(fabric: FabricFacts | Unread, driver: str, gpus: Sequence[Gpu]) -> str:
     """What is known of the fabric manager, as the end of a sentence."""
     if isinstance(fabric, Unread):
         return f"what holds it up could not be read ({fabric.why})"
     manager = fabric.manager
-    if guest and not fabric.nvswitches:
+    if _is_hosts(fabric, gpus):
         return (
             "this virtual machine has no NVSwitch of its own, so the fabric manager that serves it "
             "runs on its host"
         )
+    if not has_fabric(fabric, gpus):
+        return "no NVSwitch is seen here; the fabric manager may be outside of this container"
     if isinstance(manager, Unread):
         return (
             f"the fabric manager is on the machine itself and not visible from here: {manager.why}"
@@ -178,29 +180,40 @@ def cause(fabric: FabricFacts | Unread, driver: str, *, guest: bool) -> str:
     return f"the fabric manager is {manager.state}{words}"
 
 
-def advice(fabric: FabricFacts | Unread, driver: str, *, guest: bool) -> str:
+def _is_hosts(fabric: FabricFacts, gpus: Iterable[Gpu]) -> bool:
+    """Passed-through GPUs whose switches stayed with the host."""
+    passed = any(gpu.virtualization in ("passthrough", "vgpu") for gpu in gpus)
+    return passed and not fabric.nvswitches
+
+
+def advice(fabric: FabricFacts | Unread, driver: str, gpus: Sequence[Gpu]) -> str:
     """What to do, in the order that helps: versions, service, reset, another machine."""
     if starts_up(fabric):
         return (
             "wait a few minutes, then `holdfast check --only fabric-manager` again: the fabric is "
             "being set up"
         )
-    reset = (
-        "if GPUs stay unregistered, end what runs on them and `sudo nvidia-smi -r`, or reboot; "
-        "else use another machine"
-    )
+    steps = [_first_step(fabric, driver, gpus)]
+    if not isinstance(fabric, Unread) and not has_fabric(fabric, gpus):
+        # The same error without any fabric: confidential computing.
+        steps.append("where confidential computing is on: `sudo nvidia-smi conf-compute -srs 1`")
+    if isinstance(fabric, Unread) or not _is_hosts(fabric, gpus):
+        steps.append(
+            "if GPUs stay unregistered, end what runs on them and `sudo nvidia-smi -r`, or reboot"
+        )
+    return "; ".join([*steps, "else use another machine"])
+
+
+def _first_step(fabric: FabricFacts | Unread, driver: str, gpus: Sequence[Gpu]) -> str:
     if not isinstance(fabric, Unread):
-        if guest and not fabric.nvswitches:
-            return (
-                "have the host's administrator activate the NVLink partition of these GPUs, or use "
-                "another machine"
-            )
+        if _is_hosts(fabric, gpus):
+            return "have the host's administrator activate the NVLink partition of these GPUs"
         if versions_differ(fabric.manager, driver):
             return (
                 f"install the fabric manager of exactly driver {driver}, then `sudo systemctl "
-                f"restart nvidia-fabricmanager`; {reset}"
+                "restart nvidia-fabricmanager`"
             )
-    return f"on the machine itself `sudo systemctl restart nvidia-fabricmanager`; {reset}"
+    return "on the machine itself `sudo systemctl restart nvidia-fabricmanager`"
 
 
 def gpu_numbers(indices: Sequence[int]) -> str:

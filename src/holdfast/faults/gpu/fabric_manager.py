@@ -95,19 +95,23 @@ def fabric_is_not_ready(facts: MachineFacts) -> Finding | Sequence[Finding]:
 
 def _not_ready(facts: MachineFacts, state: fabric_of.FabricState) -> Finding:
     driver = "" if isinstance(facts.nvidia, Unread) else facts.nvidia.module
-    guest = any(gpu.virtualization in ("passthrough", "vgpu") for gpu in state.members)
     numbers = sorted({*state.broken, *(gpu.index for gpu in state.unregistered)})
     which = fabric_of.gpu_numbers(numbers)
-    why = fabric_of.cause(facts.fabric, driver, guest=guest)
-    fix = fabric_of.advice(facts.fabric, driver, guest=guest)
+    why = fabric_of.cause(facts.fabric, driver, state.members)
+    fix = fabric_of.advice(facts.fabric, driver, state.members)
     evidence = [
         *_probes(state),
         *_registrations(state.unregistered),
         *_service(facts.fabric, driver),
     ]
     if state.broken:
+        unseen = isinstance(facts.fabric, FabricFacts) and not fabric_of.has_fabric(
+            facts.fabric, state.members
+        )
         return FAULT.error(
-            f"the NVLink fabric is not ready for {which}: CUDA programs cannot start there",
+            f"CUDA does not start on {which}: the system is not ready"
+            if unseen
+            else f"the NVLink fabric is not ready for {which}: CUDA programs cannot start there",
             reason=f"{why}; the ranks of this node fail with error 802 (system not yet "
             "initialized), or hang, and those of other nodes wait for them",
             evidence=evidence,
@@ -187,7 +191,7 @@ def _stopped_service(fabric: FabricFacts, nvidia: NvidiaFacts) -> Iterator[Findi
             "faults of NVLink are not handled now; on A100 running programs were ended when it "
             "stopped",
             evidence=evidence,
-            fix=fabric_of.advice(fabric, nvidia.module, guest=False),
+            fix=fabric_of.advice(fabric, nvidia.module, nvidia.gpus),
         )
     elif fabric_of.versions_differ(manager, nvidia.module):
         yield FAULT.warning(
@@ -249,8 +253,7 @@ def fabric_differs_between_nodes(facts: NodesFacts) -> Finding | Sequence[Findin
     having = {node: driver for node, driver in drivers.items() if driver.gpus}
     if len(having) < 2:
         return [*unknown, FAULT.does_not_apply("fewer than two nodes have NVIDIA GPUs")]
-    counts = {node: _registered(driver) for node, driver in having.items()}
-    found = [*_fewer_registered(counts), *_other_domain(having)]
+    found = [*_fewer_registered(having), *_other_domain(having)]
     if found:
         return [*found, *unknown]
     return [FAULT.ok(f"the NVLink fabric is the same on {len(having)} nodes"), *unknown]
@@ -258,15 +261,24 @@ def fabric_differs_between_nodes(facts: NodesFacts) -> Finding | Sequence[Findin
 
 def _registered(driver: NvidiaFacts) -> str:
     registered = sum(map(fabric_of.registered, driver.gpus))
+    if registered == len(driver.gpus):
+        return "every GPU"
     return f"{registered} of {len(driver.gpus)} GPUs" if registered else "no GPU"
 
 
-def _fewer_registered(counts: dict[str, str]) -> Iterator[Finding]:
-    """What a node says of itself may be right ('not supported'): only the others show that it is
-    the odd one."""
-    unequal = differences.compare(counts)
-    if unequal is None:
-        return
+def _fewer_registered(having: dict[str, NvidiaFacts]) -> Iterator[Finding]:
+    """Among nodes with the same GPUs. What a node says of itself may be right ('not supported'):
+    only the others show that it is the odd one."""
+    alike: dict[tuple[str, ...], dict[str, str]] = {}
+    for node, driver in having.items():
+        kinds = tuple(gpu.name for gpu in driver.gpus)
+        alike.setdefault(kinds, {})[node] = _registered(driver)
+    for counts in alike.values():
+        if unequal := differences.compare(counts):
+            yield _unequal(counts, unequal)
+
+
+def _unequal(counts: dict[str, str], unequal: differences.Difference) -> Finding:
     odd = unequal.odd
     listed = (
         f"{text.names(odd)} {text.plural(odd, 'has', 'have')} "
@@ -274,7 +286,7 @@ def _fewer_registered(counts: dict[str, str]) -> Iterator[Finding]:
         if odd
         else unequal.listed
     )
-    yield FAULT.warning(
+    return FAULT.warning(
         f"the NVLink fabric differs between nodes: {listed}",
         reason="NCCL uses NVLink multicast (NVLS) in a group only where every node has it; a node "
         "whose GPUs are not registered may not start CUDA at all",
