@@ -32,7 +32,7 @@ def refuse_other_work(arguments: argparse.Namespace) -> None:
 def run(arguments: argparse.Namespace, plan: Plan) -> int:
     from holdfast.analysis.machine import NvidiaFacts, Software
     from holdfast.check.collect import collect
-    from holdfast.check.nccl_tests.recipe import Job, architectures, recipe
+    from holdfast.check.nccl_tests.recipe import NcclTestsJob, architectures, recipe
     from holdfast.check.nccl_tests.toolchain import find_toolchain
     from holdfast.check.reader_list import readers
     from holdfast.view import document
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, plan: Plan) -> int:
     sizes = [gpu.memory_total for gpu in gpus if gpu.memory_total]
     made = recipe(
         find_toolchain(plan.environment, [library.path for library in libraries]),
-        Job(
+        NcclTestsJob(
             gpus=plan.nproc if plan.nproc_named or gpus else 0,
             nodes=plan.max_nodes,
             memory=min(sizes, default=None),

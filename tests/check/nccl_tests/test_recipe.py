@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.check.nccl_tests.recipe import Job, architectures, recipe
+from holdfast.check.nccl_tests.recipe import NcclTestsJob, architectures, recipe
 from holdfast.check.nccl_tests.toolchain import Toolchain
 from tests.faults.made_gpus import a_gpu, an_sxm_gpu
 
@@ -21,7 +21,7 @@ ALL = Toolchain(
     mpirun="/usr/bin/mpirun",
 )
 NOTHING = Toolchain("", "", "", "", "", "")
-EIGHT = Job(gpus=8, nodes=1, memory=80 * GIB, architectures=("90",))
+EIGHT = NcclTestsJob(gpus=8, nodes=1, memory=80 * GIB, architectures=("90",))
 
 
 def test_with_everything_each_gpu_has_a_process_of_its_own() -> None:
@@ -58,7 +58,7 @@ def test_without_mpi_one_process_drives_all_gpus() -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    said = " ".join(recipe(NOTHING, Job(0, 1, None, ())).remarks)
+    said = " ".join(recipe(NOTHING, NcclTestsJob(0, 1, None, ())).remarks)
     assert "no GPU is visible" in said
     assert "nvcc was not found" in said
     assert "nccl.h was not found" in said

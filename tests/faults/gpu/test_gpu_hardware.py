@@ -8,7 +8,9 @@ from holdfast.analysis import machine as f
 from holdfast.analysis.logs.wreckage import RankRemains
 from holdfast.analysis.machine.nccl_diagnostics import read_report
 from holdfast.catalogue import by_slug
+from holdfast.check.smoke.stages import Record
 from tests.analysis.logs.patterns.made import wreckage
+from tests.check.smoke.smokes import gpu_smoke
 from tests.faults import between
 from tests.faults.gpu import failing_gpus
 from tests.faults.machines import a_machine, a_plan, settings
@@ -250,8 +252,26 @@ UNCONTAINED = f"NVRM: Xid (PCI:{BUS_1}): 95, pid=11, name=python, Uncontained EC
 SWITCH = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 55 sourcetrack timeout"
 OLD = a_gpu(1, recovery_action=None)
 
+
+INACTIVE = "1 inactive link(s) on rank(s) {3}"
+
+
+def diagnosed(words: str) -> Record:
+    """A line of NCCL's diagnostics, printed by rank 0."""
+    return Record(rank=0, kind="nccl", stage="nccl", text=f"n:1 NCCL DIAG {words} in comm 0x1")
+
+
 test_check = check_table(
     "gpu-hardware",
+    # What NCCL's own diagnostics said in a smoke test of this machine.
+    speaks(
+        "error",
+        a_machine(
+            smoke=gpu_smoke(more=[diagnosed("[INFO] NVLink: 1 inactive link(s) on rank(s) {3}")])
+        ),
+        saying=[f"NVLink: {INACTIVE}", "ROW_REMAPPER"],
+    ),
+    silent(a_machine(smoke=gpu_smoke(more=[diagnosed("[OK]   p2p: verified P2P access")]))),
     # What the driver says of each GPU.
     silent(a_machine()),
     silent(board()),

@@ -35,7 +35,7 @@ class NcclTestsRecipe(NamedTuple):
     run: tuple[str, ...]
 
 
-class Job(NamedTuple):
+class NcclTestsJob(NamedTuple):
     gpus: int
     """of each node"""
     nodes: int
@@ -57,7 +57,7 @@ def architectures(gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
     return tuple(sorted(found, key=int))
 
 
-def recipe(tools: Toolchain, job: Job) -> NcclTestsRecipe:
+def recipe(tools: Toolchain, job: NcclTestsJob) -> NcclTestsRecipe:
     by_mpi = bool(tools.mpi_home and tools.mpirun) and (job.nodes > 1 or job.gpus > 1)
     return NcclTestsRecipe(
         remarks=tuple(_remarks(tools, job, by_mpi=by_mpi)),
@@ -66,7 +66,7 @@ def recipe(tools: Toolchain, job: Job) -> NcclTestsRecipe:
     )
 
 
-def _remarks(tools: Toolchain, job: Job, *, by_mpi: bool) -> list[str]:
+def _remarks(tools: Toolchain, job: NcclTestsJob, *, by_mpi: bool) -> list[str]:
     said = []
     if not job.gpus:
         said.append("no GPU is visible here: the lines are for a machine that has one")
@@ -93,7 +93,7 @@ def _remarks(tools: Toolchain, job: Job, *, by_mpi: bool) -> list[str]:
     return said
 
 
-def _build(tools: Toolchain, job: Job, *, by_mpi: bool) -> list[str]:
+def _build(tools: Toolchain, job: NcclTestsJob, *, by_mpi: bool) -> list[str]:
     lines = [] if tools.source else [f"git clone --depth 1 {REPOSITORY}"]
     settings = []
     if tools.cuda_home:
@@ -117,7 +117,7 @@ def _build(tools: Toolchain, job: Job, *, by_mpi: bool) -> list[str]:
     return [*lines, " ".join(["make -C nccl-tests -j", *settings])]
 
 
-def _run(tools: Toolchain, job: Job, *, by_mpi: bool) -> tuple[str, ...]:
+def _run(tools: Toolchain, job: NcclTestsJob, *, by_mpi: bool) -> tuple[str, ...]:
     gpus = max(1, job.gpus)
     test = (
         f"./nccl-tests/build/all_reduce_perf -b 8 -e {_largest(job)}G -f 2 -g "
@@ -134,7 +134,7 @@ def _run(tools: Toolchain, job: Job, *, by_mpi: bool) -> tuple[str, ...]:
     return f"{shlex.quote(tools.mpirun)} {spread} {test}", judge
 
 
-def _largest(job: Job) -> int:
+def _largest(job: NcclTestsJob) -> int:
     """GiB: a power of two that fits the smallest GPU."""
     room = min(LARGEST, job.memory // BUFFERS) if job.memory else LARGEST
     return max(1, 1 << (room // GIB).bit_length() - 1) if room >= GIB else 1

@@ -60,6 +60,7 @@ from holdfast.analysis.machine.nccl_diagnostics import (
     NETWORK_CHECKS,
     SETTING_CHECKS,
     DiagnosticKind,
+    DiagnosticLine,
 )
 from holdfast.analysis.machine.visible_gpus import NO_GPU, gpus_here, used_by_ranks
 from holdfast.analysis.nodes import NodesFacts, gpu_differences
@@ -272,11 +273,19 @@ def gpus_differ_between_nodes(facts: NodesFacts) -> Finding | Sequence[Finding]:
     return [FAULT.ok(f"GPUs of {len(gpus)} nodes are alike: {kind}"), *unknown]
 
 
+@FAULT.check(needs=("smoke",))
+def nccl_diagnostics_found_here(facts: MachineFacts) -> Finding | Sequence[Finding]:
+    return () if facts.smoke is None else _diagnosed(known(known(facts.smoke).diagnostics))
+
+
 @FAULT.check_nodes
 def nccl_diagnostics_found(facts: NodesFacts) -> Finding | Sequence[Finding]:
     if facts.smoke is None:
         return FAULT.does_not_apply("not asked for: add --smoke")
-    lines = known(known(facts.smoke).diagnostics)
+    return _diagnosed(known(known(facts.smoke).diagnostics))
+
+
+def _diagnosed(lines: Sequence[DiagnosticLine]) -> Finding | Sequence[Finding]:
     mine = [one for one in lines if one.check not in (*NETWORK_CHECKS, *SETTING_CHECKS)]
     said = [
         FAULT.error(
