@@ -27,7 +27,7 @@ class KnownDefect(msgspec.Struct, frozen=True, kw_only=True):
     """'NCCL' or 'torch'"""
     since: Version
     fixed_in: Version
-    """the first version without it"""
+    """the first version without it; () while it is open"""
     what: str
     source: str
     here: Callable[[MachineFacts], bool] | None = None
@@ -37,7 +37,7 @@ class KnownDefect(msgspec.Struct, frozen=True, kw_only=True):
     workaround: str = ""
 
     def affects(self, version: Version) -> bool:
-        return self.since <= version < self.fixed_in
+        return self.since <= version and (not self.fixed_in or version < self.fixed_in)
 
 
 def nccl_in_use(facts: MachineFacts) -> Version:
@@ -204,6 +204,24 @@ DEFECTS = (
         what="hangs in the first copy-engine collective of two ranks",
         depends="copy-engine collectives",
         source="https://github.com/NVIDIA/nccl/issues/2241",
+    ),
+    KnownDefect(
+        product="NCCL",
+        since=(2, 24, 3),
+        fixed_in=(2, 27, 3),
+        what="crashes when RAS is asked while a communicator is being made",
+        depends="RAS",
+        workaround="`export NCCL_RAS_ENABLE=0`",
+        source="https://github.com/NVIDIA/nccl/issues/1669",
+    ),
+    KnownDefect(
+        product="NCCL",
+        since=(2, 27, 3),
+        fixed_in=(),
+        what="may crash when RAS is asked while a communicator is being made beside others",
+        depends="RAS",
+        workaround="`export NCCL_RAS_ENABLE=0`",
+        source="https://github.com/NVIDIA/nccl/issues/2346",
     ),
     KnownDefect(
         product="torch",

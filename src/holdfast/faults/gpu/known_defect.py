@@ -31,6 +31,8 @@ Sources        https://github.com/NVIDIA/nccl/issues/1185 (2.20.3: UDS binding, 
                https://github.com/pytorch/pytorch/issues/153960 (torch 2.7.0, NCCL 2.26)
                https://github.com/NVIDIA/nccl/releases/tag/v2.28.7-1 (symmetric memory)
                https://github.com/NVIDIA/nccl/pull/2339 (2.31.2: what it fixes, #2198, #2241)
+               https://github.com/NVIDIA/nccl/issues/1669, https://github.com/NVIDIA/nccl/issues/2346
+               (RAS while communicators are made)
                https://github.com/pytorch/pytorch/issues/187081 (torch 2.12.0 on B200)
                https://github.com/NVIDIA-NeMo/RL/issues/680 (torch 2.6: FSDP2 state dicts)
                https://github.com/pytorch/pytorch/releases/tag/v2.2.1 (torch 2.2.0: DTensor)
@@ -209,14 +211,15 @@ def version_has_a_defect_that_matters_here(facts: MachineFacts) -> Finding | lis
 
 def _found(defect: KnownDefect, installed: dict[str, Version], facts: MachineFacts) -> Finding:
     version = f"{defect.product} {_dotted(installed[defect.product])}"
+    fixed = f"fixed in {_dotted(defect.fixed_in)}" if defect.fixed_in else "open"
     upgrade = f"upgrade {defect.product} to {_dotted(defect.fixed_in)} or later"
+    advice = [upgrade if defect.fixed_in else "", defect.workaround]
     speak = FAULT.note if defect.depends else FAULT.warning
     return speak(
         f"{version} {defect.what}",
-        reason=f"a known defect of {defect.product}, fixed in {_dotted(defect.fixed_in)} "
-        f"({defect.source})",
+        reason=f"a known defect of {defect.product}, {fixed} ({defect.source})",
         evidence=[_where(defect, version, facts)],
-        fix=f"{upgrade}; until then {defect.workaround}" if defect.workaround else upgrade,
+        fix="; until then ".join(filter(None, advice)),
     )
 
 
