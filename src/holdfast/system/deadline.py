@@ -176,4 +176,5 @@ def _abandon(child: _Child) -> Unread:
 
 
 def _no_answer(seconds: float) -> Unread:
-    return Unread(why=f"no answer within {seconds:g} s", timed_out=True)
+    shown = round(seconds, 1 if seconds > 1 else 3)
+    return Unread(why=f"no answer within {shown:g} s", timed_out=True)

@@ -443,14 +443,6 @@ test_check = check_table(
             nvidia=nvidia(*map(a_gpu, range(3)), a_gpu(3, temperature=95)),
         )
     ),
-    speaks(
-        "warning",
-        a_machine(nvidia=nvidia(error="no answer within 10 s", error_code=-1, gpus=())),
-        saying=[
-            "the NVIDIA driver does not answer: no answer within 10 s",
-            "timeout 60 nvidia-smi",
-        ],
-    ),
     not_applicable(a_machine(nvidia=f.NvidiaFacts(present=False)), saying=["no NVIDIA GPU"]),
     skips(
         a_machine(nvidia=nvidia(error="Driver/library version mismatch", gpus=())),

@@ -74,7 +74,7 @@ FAULT = Fault(
     slug="gpu-hardware",
     gpus_only=True,
     traits=RunTraits(priority=190, needs_stall=True),
-    related=("cuda-assert", "driver-hang", "fabric-manager", "native-crash"),
+    related=("cuda-assert", "driver-hang", "fabric-manager", "gpu-unusable", "native-crash"),
 )
 
 UNCORRECTABLE = FAULT.log_pattern(
@@ -156,8 +156,6 @@ PLUGIN = FAULT.log_pattern(
     example="XidCriticalError: Xid=48 on Device=GPU-0a1b2c3d; marking device as unhealthy.",
     role=Role.CONFIRMATION,
 )
-NO_ANSWER = -1
-"""instead of NVML's code of an error"""
 REPLACE_GPU = (
     "take this machine out of the job and start elsewhere; reset the idle GPU (`nvidia-smi -r -i "
     "N`) or reboot; have it replaced if the error returns"
@@ -171,16 +169,6 @@ SHOW_ERRORS = "dmesg -T | grep -E 'Xid|SXid|AER'; nvidia-smi -q -d ECC,ROW_REMAP
 
 @FAULT.check(needs=("nvidia", "settings"))
 def driver_reports_trouble(facts: MachineFacts) -> Finding | Sequence[Finding]:
-    nvidia = known(facts.nvidia)
-    if nvidia.error_code == NO_ANSWER:
-        return FAULT.warning(
-            f"the NVIDIA driver does not answer: {nvidia.error}",
-            reason="it hangs, or it takes that long to start a GPU that was off; a program that "
-            "uses a GPU may hang too, and can then not be killed",
-            evidence=[Evidence(quote=nvidia.error, source="NVML")],
-            fix="ask again: `timeout 60 nvidia-smi`; if that hangs, take this machine out of the "
-            "job and reboot it",
-        )
     gpus = gpus_here(facts)
     if not gpus:
         return FAULT.does_not_apply(NO_GPU)
