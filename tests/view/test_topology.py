@@ -62,6 +62,12 @@ def test_what_acs_and_the_iommu_do(tmp_path: Path) -> None:
     assert "`holdfast check --only p2p-acs-iommu`" in text
 
 
+def test_what_the_job_will_see(tmp_path: Path) -> None:
+    hiding = settings(CUDA_VISIBLE_DEVICES="3,1")
+    text = drawn(on_tree(pci_trees.switched_workstation(tmp_path), settings=hiding))
+    assert "the job        will see GPU3, GPU1 (CUDA_VISIBLE_DEVICES=3,1)" in text
+
+
 def test_a_machine_without_gpu(tmp_path: Path) -> None:
     tree = pci_trees.PciTree(tmp_path)
     tree.nic("pci0000:00/0000:00:03.0", "", "eth0", vendor="0x1af4", driver="virtio-pci")

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from holdfast.analysis.machine import Interface, MachineFacts, PciDevice, RdmaPort, Unread, rocm
+from holdfast.analysis.machine import (
+    Interface,
+    MachineFacts,
+    PciDevice,
+    RdmaPort,
+    Unread,
+    rocm,
+    visible_gpus,
+)
 from holdfast.analysis.machine.topology import (
     GpuPair,
     Topology,
@@ -207,6 +215,7 @@ def _verdicts(facts: MachineFacts, seen: Topology, width: int) -> str:
         ("IOMMU", _iommu(seen)),
         ("ACS", _acs(seen)),
         ("this process", _affinity(seen)),
+        ("the job", _visible(facts)),
         ("NVIDIA", _unread(facts)),
         ("AMD", harmless(rocm.statement(facts.rocm))),
         ("NCCL", _topology_file(facts, seen)),
@@ -278,6 +287,18 @@ def _affinity(seen: Topology) -> str:
     return f"may use CPUs {seen.pci.cpus_usable}" + (
         f": none of them is near {', '.join(gpus)}" if gpus else ""
     )
+
+
+def _visible(facts: MachineFacts) -> str:
+    """Only where a setting hides GPUs from the job."""
+    if isinstance(facts.nvidia, Unread) or isinstance(facts.settings, Unread):
+        return ""
+    setting = facts.setting(visible_gpus.VARIABLE)
+    indices = visible_gpus.seen_by_job(facts).indices
+    if setting is None or indices is None:
+        return ""
+    shown = ", ".join(f"GPU{index}" for index in indices) or "no GPU"
+    return f"will see {shown} ({setting.name}={harmless(setting.value)})"
 
 
 def _unread(facts: MachineFacts) -> str:

@@ -1,7 +1,9 @@
 """Defects of released versions of NCCL and torch, and whether this machine meets their conditions.
 
-Only what its authors confirmed or fixed, each with its reference. Compared with the release notes
-of NCCL up to 2.32.3, and of torch as far as they name defects of several processes.
+Only what its authors confirmed or fixed, each with its reference. Read for it: the release notes of
+NCCL 2.18 to 2.29.3 and 2.31.2, the sources up to 2.31 where a range was in doubt, and the notes of
+torch's bug-fix releases 2.2.1, 2.7.1, 2.9.1 and 2.12.1. Not read in full: NCCL 2.30 and 2.32, torch
+2.13 to 2.15.
 """
 
 from __future__ import annotations

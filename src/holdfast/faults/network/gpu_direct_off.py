@@ -5,8 +5,8 @@ What you see   A job on several machines with InfiniBand or RoCE runs at a fract
                RDMA Disabled for HCA`, and channels `via NET/IB/0` without `/GDRDMA`.
 Why            GPUDirect RDMA needs either the module nvidia-peermem, which must be loaded at every
                start of the machine, or DMA-BUF: NVIDIA's open kernel module on Linux 5.12 or newer,
-               and NCCL_DMABUF_ENABLE not 0. Without both NCCL copies through host memory, without a
-               warning.
+               and NCCL_DMABUF_ENABLE not 0. Without either, NCCL copies through host memory and
+               does not warn.
 How to be sure `lsmod | grep peermem` shows nothing, and `cat /proc/driver/nvidia/version` does not
                say `Open Kernel Module`.
 Fix            `sudo modprobe nvidia-peermem`, on every machine and at every start (a file in
