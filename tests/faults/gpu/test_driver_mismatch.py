@@ -57,17 +57,20 @@ test_check = check_table(
         "error",
         a_machine(nvidia=MISMATCHED, cuda=met(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")),
         saying=[
-            "library 580.105.08 and its kernel module 580.95.05 have different versions",
+            "library 580.105.08 does not fit its kernel module 580.95.05",
             "upgraded without a reboot",
-            "GPU 0: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)",
+            "GPUs 0-3: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)",
             "sudo modprobe nvidia",
         ],
     ),
-    speaks("error", a_machine(nvidia=MISMATCHED), saying=["different versions"]),
+    speaks("error", a_machine(nvidia=MISMATCHED), saying=["does not fit its kernel module"]),
     speaks(
         "error",  # NVML fits, libcuda does not
         a_machine(cuda=met(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")),
-        saying=["have different versions", "a container brings the library of another driver"],
+        saying=[
+            "CUDA library /usr/lib/x86_64-linux-gnu/libcuda.so.1 does not fit",
+            "a container brings the library of another driver",
+        ],
     ),
     speaks(
         "error",

@@ -125,8 +125,8 @@ test_check = check_table(
         saying=[
             "not ready for GPUs 0-7: CUDA programs cannot start",
             "its version 580.65.06 is not the driver's, 580.95.05",
-            "GPU 0: cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802)",
-            "GPU 0: fabric state in progress",
+            "GPUs 0-7: cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802)",
+            "GPUs 0-7: fabric state in progress",
             "install the fabric manager of exactly driver 580.95.05",
             "sudo systemctl restart nvidia-fabricmanager",
             "use another machine",
@@ -141,7 +141,7 @@ test_check = check_table(
     speaks(
         "error",
         on_a100(every(), manager=HIDDEN),
-        saying=["on the machine itself and not visible from here", "on the machine itself `sudo"],
+        saying=["on the machine itself and not visible from here", "no job on its GPUs: `sudo"],
     ),
     speaks(
         "error",  # neither NVML nor the services could be read: CUDA says it plainly
@@ -176,7 +176,7 @@ test_check = check_table(
     speaks(
         "error",  # B200 without its subnet manager: no switch to be seen, nothing to do
         hgx(gpus(IN_PROGRESS), every(), nvswitches=0, manager=NOTHING_TO_DO),
-        saying=["the fabric manager is failed (NV_WARN_NOTHING_TO_DO)"],
+        saying=["the fabric manager has failed (NV_WARN_NOTHING_TO_DO)"],
     ),
     speaks(
         "error",
@@ -211,8 +211,8 @@ test_check = check_table(
         "warning",
         hgx(manager=a_service("failed", result="exit-code")),
         saying=[
-            "the fabric manager is failed, though",
-            "nvidia-fabricmanager is failed: exit-code",
+            "the fabric manager has failed, though",
+            "nvidia-fabricmanager has failed: exit-code",
         ],
     ),
     speaks("warning", on_a100(cuda(8), manager=a_service("not installed")), saying=["A100"]),
@@ -230,7 +230,7 @@ test_check = check_table(
     speaks(
         "warning",
         rack(imex=a_service("failed", result="timeout")),
-        saying=["but nvidia-imex is failed", "nvidia-imex-ctl -N"],
+        saying=["but nvidia-imex has failed", "nvidia-imex-ctl -N"],
     ),
     # --- healthy
     silent(hgx()),

@@ -51,7 +51,12 @@ test_check = check_table(
     speaks(
         "error",
         a_machine(cuda=met(3, **HUNG)),
-        saying=["GPU 3: no answer within 15 s", "'context' never returned", "nvidia-smi -r -i 3"],
+        saying=[
+            "GPU 3: no answer within 15 s",
+            "never returned, so a rank would hang there",
+            "at 'context'",
+            "nvidia-smi -r -i 3",
+        ],
     ),
     speaks(
         "error",

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast import text
 from holdfast.analysis.machine.fabric import FabricFacts, ServiceState
 from holdfast.analysis.machine.fact import CouldNotLook, Unread
 from holdfast.analysis.machine.gpu import CudaFacts, CudaProbe, Gpu, GpuFabric, NvidiaFacts
@@ -173,11 +172,16 @@ def cause(fabric: FabricFacts | Unread, driver: str, gpus: Sequence[Gpu]) -> str
         )
     if versions_differ(manager, driver):
         return (
-            f"the fabric manager is {manager.state}: its version {manager.version} is not the "
+            f"the fabric manager {in_words(manager)}: its version {manager.version} is not the "
             f"driver's, {driver}"
         )
     words = f" ({manager.result})" if manager.result else ""
-    return f"the fabric manager is {manager.state}{words}"
+    return f"the fabric manager {in_words(manager)}{words}"
+
+
+def in_words(service: ServiceState) -> str:
+    """'is active', 'has failed'."""
+    return "has failed" if service.state == "failed" else f"is {service.state}"
 
 
 def _is_hosts(fabric: FabricFacts, gpus: Iterable[Gpu]) -> bool:
@@ -210,12 +214,10 @@ def _first_step(fabric: FabricFacts | Unread, driver: str, gpus: Sequence[Gpu]) 
             return "have the host's administrator activate the NVLink partition of these GPUs"
         if versions_differ(fabric.manager, driver):
             return (
-                f"install the fabric manager of exactly driver {driver}, then `sudo systemctl "
-                "restart nvidia-fabricmanager`"
+                f"install the fabric manager of exactly driver {driver}, then, with no job on its "
+                "GPUs: `sudo systemctl restart nvidia-fabricmanager`"
             )
-    return "on the machine itself `sudo systemctl restart nvidia-fabricmanager`"
-
-
-def gpu_numbers(indices: Sequence[int]) -> str:
-    """'GPU 3', 'GPUs 0-7'."""
-    return f"GPU{'' if len(set(indices)) == 1 else 's'} {text.numbers(indices)}"
+    return (
+        "on the machine itself, with no job on its GPUs: `sudo systemctl restart "
+        "nvidia-fabricmanager`"
+    )

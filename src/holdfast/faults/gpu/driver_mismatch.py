@@ -37,7 +37,8 @@ from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CudaFacts, CudaProbe, MachineFacts, NvidiaFacts, known
 from holdfast.analysis.machine.cuda_versions import oldest_driver, why_it_runs
-from holdfast.fault import SHOWN, Fault
+from holdfast.analysis.machine.gpu_lines import together
+from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
 FAULT = Fault(
@@ -82,10 +83,12 @@ def _mismatch(_: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Finding 
     probes = [probe for probe in cuda.probes if probe.code == MISMATCH and not cuda.compat]
     if nvidia.error_code != NVML_MISMATCH and not probes:
         return None
-    library = f" {nvidia.library}" if nvidia.library else ""
     module = f" {nvidia.module}" if nvidia.module else ""
+    library = f"library{f' {nvidia.library}' if nvidia.library else ''}"
+    if nvidia.error_code != NVML_MISMATCH:
+        library = f"CUDA library {cuda.library or 'libcuda.so.1'}"
     return FAULT.error(
-        f"the driver's library{library} and its kernel module{module} have different versions",
+        f"the driver's {library} does not fit its kernel module{module}",
         reason="no CUDA program can start; the driver was upgraded without a reboot, or a "
         "container brings the library of another driver",
         evidence=[
@@ -159,14 +162,8 @@ def _too_old(nvidia: NvidiaFacts, cuda: CudaFacts, torch: str) -> Finding:
 
 
 def _probe_evidence(probes: Sequence[CudaProbe], cuda: CudaFacts) -> list[Evidence]:
-    return [
-        Evidence(
-            quote=f"GPU {probe.index}: {probe.error}"
-            + (f" ({probe.code})" if probe.code > 0 else ""),
-            source=cuda.library or "CUDA",
-        )
-        for probe in probes[:SHOWN]
-    ]
+    told = ((p.index, p.error + (f" ({p.code})" if p.code > 0 else "")) for p in probes)
+    return [Evidence(quote=line, source=cuda.library or "CUDA") for line in together(told)]
 
 
 def _versions(nvidia: NvidiaFacts) -> list[Evidence]:

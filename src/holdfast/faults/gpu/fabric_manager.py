@@ -53,6 +53,7 @@ from holdfast.analysis.machine import (
     known,
 )
 from holdfast.analysis.machine import nvlink_fabric as fabric_of
+from holdfast.analysis.machine.gpu_lines import gpu_numbers, together
 from holdfast.analysis.nodes import NodesFacts, differences
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Diagnosis, Evidence, Finding
@@ -82,7 +83,7 @@ def fabric_is_not_ready(facts: MachineFacts) -> Finding | Sequence[Finding]:
         return found
     if state.unproven:
         return FAULT.skipped(
-            f"{fabric_of.gpu_numbers([g.index for g in state.unproven])}: the driver does not say "
+            f"{gpu_numbers([g.index for g in state.unproven])}: the driver does not say "
             "whether it is registered with the fabric, and no CUDA program was tried on it"
         )
     registered = sum(map(fabric_of.registered, state.members))
@@ -96,7 +97,7 @@ def fabric_is_not_ready(facts: MachineFacts) -> Finding | Sequence[Finding]:
 def _not_ready(facts: MachineFacts, state: fabric_of.FabricState) -> Finding:
     driver = "" if isinstance(facts.nvidia, Unread) else facts.nvidia.module
     numbers = sorted({*state.broken, *(gpu.index for gpu in state.unregistered)})
-    which = fabric_of.gpu_numbers(numbers)
+    which = gpu_numbers(numbers)
     why = fabric_of.cause(facts.fabric, driver, state.members)
     fix = fabric_of.advice(facts.fabric, driver, state.members)
     evidence = [
@@ -127,19 +128,21 @@ def _not_ready(facts: MachineFacts, state: fabric_of.FabricState) -> Finding:
     )
 
 
-def _probes(state: fabric_of.FabricState) -> Iterator[Evidence]:
-    for probe in state.refused[:SHOWN]:
-        answer = f"{probe.error} ({probe.code})" if probe.code > 0 else probe.error
-        yield Evidence(quote=f"GPU {probe.index}: cuInit: {answer}", source="CUDA")
+def _probes(state: fabric_of.FabricState) -> list[Evidence]:
+    told = (
+        (p.index, f"cuInit: {p.error}" + (f" ({p.code})" if p.code > 0 else ""))
+        for p in state.refused
+    )
+    return [Evidence(quote=line, source="CUDA") for line in together(told)]
 
 
-def _registrations(gpus: Sequence[Gpu]) -> Iterator[Evidence]:
-    for gpu in gpus[:SHOWN]:
-        if gpu.fabric is not None:
-            status = f", {gpu.fabric.status}" if gpu.fabric.status else ""
-            yield Evidence(
-                quote=f"GPU {gpu.index}: fabric state {gpu.fabric.state}{status}", source="NVML"
-            )
+def _registrations(gpus: Sequence[Gpu]) -> list[Evidence]:
+    told = (
+        (g.index, f"fabric state {g.fabric.state}" + (f", {s}" if (s := g.fabric.status) else ""))
+        for g in gpus
+        if g.fabric is not None
+    )
+    return [Evidence(quote=line, source="NVML") for line in together(told)]
 
 
 def _service(fabric: FabricFacts | Unread, driver: str) -> Iterator[Evidence]:
@@ -147,7 +150,9 @@ def _service(fabric: FabricFacts | Unread, driver: str) -> Iterator[Evidence]:
         return
     manager = fabric.manager
     words = f": {manager.result}" if manager.result else ""
-    yield Evidence(quote=f"nvidia-fabricmanager is {manager.state}{words}", source=manager.sign)
+    yield Evidence(
+        quote=f"nvidia-fabricmanager {fabric_of.in_words(manager)}{words}", source=manager.sign
+    )
     if manager.version:
         yield Evidence(
             quote=f"fabric manager {manager.version}, driver {driver or 'of unknown version'}",
@@ -160,17 +165,16 @@ def _unhealthy(gpus: Sequence[Gpu]) -> Iterator[Finding]:
         return
     faults = sorted({fault for gpu in gpus for fault in fabric_of.faults_of(gpu)})
     yield FAULT.warning(
-        f"the NVLink fabric of {fabric_of.gpu_numbers([g.index for g in gpus])} is not healthy: "
+        f"the NVLink fabric of {gpu_numbers([g.index for g in gpus])} is not healthy: "
         f"{text.names(faults)}",
         reason="the driver says so of registered GPUs; NVLink is slower there, or collectives on "
         "it fail",
         evidence=[
-            Evidence(
-                quote=f"GPU {gpu.index}: {', '.join(fabric_of.faults_of(gpu))}"
-                f"{fabric_of.mask_in_words(gpu)}",
-                source="NVML",
+            Evidence(quote=line, source="NVML")
+            for line in together(
+                (g.index, f"{', '.join(fabric_of.faults_of(g))}{fabric_of.mask_in_words(g)}")
+                for g in gpus
             )
-            for gpu in gpus[:SHOWN]
         ],
         fix="look into the fabric manager's log on that machine (/var/log/fabricmanager.log, or "
         "that of the rack's switches); `sudo nvidia-smi -r` with nothing on the GPUs; else use "
@@ -186,7 +190,7 @@ def _stopped_service(fabric: FabricFacts, nvidia: NvidiaFacts) -> Iterator[Findi
     evidence = list(_service(fabric, nvidia.module))
     if manager.state in fabric_of.STOPPED:
         yield FAULT.warning(
-            f"the fabric manager is {manager.state}, though the GPUs are still set up",
+            f"the fabric manager {fabric_of.in_words(manager)}, though the GPUs are still set up",
             reason="after a reset or the next boot CUDA programs will not start (error 802), and "
             "faults of NVLink are not handled now; on A100 running programs were ended when it "
             "stopped",
@@ -218,14 +222,16 @@ def _imex(facts: MachineFacts, fabric: FabricFacts, gpus: Sequence[Gpu]) -> Iter
     seen = (
         "no IMEX channel is there (/dev/nvidia-caps-imex-channels)"
         if not fabric.imex_channels
-        else f"nvidia-imex is {imex.state}"
+        else f"nvidia-imex {fabric_of.in_words(imex)}"
         if isinstance(imex, ServiceState)
         else ""
     )
     evidence = [Evidence(quote=f"NVLink domain {d}", source="NVML") for d in _domains(gpus)]
     if isinstance(imex, ServiceState):
         words = f": {imex.result}" if imex.result else ""
-        evidence.append(Evidence(quote=f"nvidia-imex is {imex.state}{words}", source=imex.sign))
+        evidence.append(
+            Evidence(quote=f"nvidia-imex {fabric_of.in_words(imex)}{words}", source=imex.sign)
+        )
     yield FAULT.warning(
         f"NVLink reaches other nodes, but {seen}",
         reason="NCCL stops where nodes of one NVLink domain cannot share memory (`MNNVL … is "
@@ -291,7 +297,7 @@ def _unequal(counts: dict[str, str], unequal: differences.Difference) -> Finding
         reason="NCCL uses NVLink multicast (NVLS) in a group only where every node has it; a node "
         "whose GPUs are not registered may not start CUDA at all",
         evidence=[
-            Evidence(quote=f"{node}: {count} registered", source="NVML", host=node)
+            Evidence(quote=f"{count} registered", source="NVML", host=node)
             for node, count in sorted(counts.items(), key=lambda one: (one[0] not in odd, one[0]))
         ][:SHOWN],
         fix="on the odd node: make the versions of driver and fabric manager equal, `sudo "
@@ -311,7 +317,7 @@ def _other_domain(having: dict[str, NvidiaFacts]) -> Iterator[Finding]:
         + ("" if all(domains.values()) else ", and some in none"),
         reason="between domains NCCL uses the network; keep ranks that exchange most in one domain",
         evidence=[
-            Evidence(quote=f"{node}: {domain or 'no domain'}", source="NVML", host=node)
+            Evidence(quote=f"NVLink domain {domain or 'none'}", source="NVML", host=node)
             for node, domain in sorted(unequal.values.items())
         ][:SHOWN],
         host=unequal.odd[0] if len(unequal.odd) == 1 else "",

@@ -25,8 +25,9 @@ from collections.abc import Iterator, Sequence
 
 from holdfast import text
 from holdfast.analysis.machine import CudaFacts, CudaProbe, MachineFacts, NvidiaFacts, known
-from holdfast.analysis.machine.nvlink_fabric import NOT_READY, gpu_numbers, index_of, of_machine
-from holdfast.fault import SHOWN, Fault
+from holdfast.analysis.machine.gpu_lines import gpu_numbers
+from holdfast.analysis.machine.nvlink_fabric import NOT_READY, index_of, of_machine
+from holdfast.fault import Fault
 from holdfast.findings import Evidence, Finding
 
 FAULT = Fault(
@@ -124,15 +125,17 @@ def _one_way(probes: Sequence[CudaProbe], cuda: CudaFacts) -> Finding:
         first.code,
         ("the GPU is in a bad state", RESET)
         if not first.timed_out
-        else (f"the call for '{first.step}' never returned: a rank would hang there", RESET),
+        else ("it never returned, so a rank would hang there", RESET),
     )
     code = f" ({first.code})" if first.code > 0 else ""
     return FAULT.error(
         f"CUDA fails on {gpu_numbers(indices)}: {first.error}{code}",
         reason=f"{meaning}; a small program of its own met this at '{first.step}'",
         evidence=[
-            Evidence(quote=f"GPU {p.index}: {p.step}: {p.error}", source=cuda.library or "CUDA")
-            for p in probes[:SHOWN]
+            Evidence(
+                quote=f"{gpu_numbers(indices)}: {first.step}: {first.error}",
+                source=cuda.library or "CUDA",
+            )
         ],
         fix=fix.format(gpu=first.index),
     )
