@@ -214,6 +214,11 @@ test_check = check_table(
         ranks(4, settings=settings(CUDA_VISIBLE_DEVICES="2")),
         saying=["CUDA_VISIBLE_DEVICES shows one GPU to 4 ranks", "=0,1,2,3`"],
     ),
+    speaks(
+        "warning",
+        ranks(4, nvidia=nvidia(a_gpu(0)), settings=settings(CUDA_VISIBLE_DEVICES="0")),
+        saying=["torchrun --nproc-per-node 1"],
+    ),
     silent(ranks(4, settings=settings(CUDA_VISIBLE_DEVICES="2", NCCL_MULTI_RANK_GPU_ENABLE="1"))),
     # Too few GPUs are device-ordinal's.
     silent(ranks(4, settings=settings(CUDA_VISIBLE_DEVICES="2,1"))),

@@ -526,6 +526,17 @@ test_check = check_table(
 )
 
 
+def test_a_gpu_that_fell_off_is_said_once_by_the_kernel_log() -> None:
+    lines = [("xid", FELL_OFF), ("gpu", f"NVRM: GPU {BUS_1}.0: GPU has fallen off the bus.")]
+    events = tuple(f.KernelEvent(kind=kind, text=line, seconds_ago=9.0) for kind, line in lines)
+    facts = replace(gpus(a_gpu(1, unread="GPU is lost", unread_kind="lost")), kernel_log=events)
+    said = [one.summary for one in by_slug("gpu-hardware").ask_check(facts) if one.status.concern]
+    assert said == [
+        "GPU 1: does not answer its driver: GPU is lost",
+        "GPU 1: reported Xid 79: the GPU fell off the bus: it no longer answers",
+    ]
+
+
 def test_a_switch_whose_gpus_are_all_back_in_the_fabric_is_only_noted() -> None:
     event = f.KernelEvent(kind="sxid", text=SWITCH, seconds_ago=60.0)
     facts = replace(board(), kernel_log=(event,))

@@ -108,9 +108,14 @@ def place(bus_id: str) -> str:
 def troubles(events: Sequence[KernelEvent], gpus: Sequence[Gpu]) -> list[GpuTrouble]:
     """What hardware and driver reported; a program's own bugs are not among it."""
     asked = asked_for_recovery(events)
-    found = [_xid_trouble(one, gpus, asked) for one in xids(events, gpus)]
+    reported = xids(events, gpus)
+    found = [_xid_trouble(one, gpus, asked) for one in reported]
     found += [_sxid_trouble(one, gpus) for one in sxids(events)]
-    found += [_dead(where, event, gpus) for where, event in not_started(events).items()]
+    found += [
+        _dead(where, event, gpus)
+        for where, event in not_started(events).items()
+        if where not in {one.pci for one in reported}
+    ]
     return [one for one in found if one is not None]
 
 

@@ -128,7 +128,7 @@ def ranks_against_visible_gpus(facts: MachineFacts) -> Finding | Sequence[Findin
     found = [*_misread(facts, seen), *_too_few(facts, seen), *_counted_otherwise(facts, seen)]
     return found or FAULT.ok(
         f"{text.counted(len(seen.devices), 'GPU')} visible"
-        + (f" for {facts.plan.nproc} ranks" if facts.plan.nproc_named else "")
+        + (f" for {text.counted(facts.plan.nproc, 'rank')}" if facts.plan.nproc_named else "")
     )
 
 
@@ -146,7 +146,8 @@ def _misread(facts: MachineFacts, seen: Visible) -> Iterator[Finding]:
             if not seen.devices and seen.why_bad == "is named twice"
             else "CUDA reads the list from left to right and stops there, without a message",
             evidence=[setting.evidence],
-            fix=f"list numbers from 0 to {total - 1} without quotes, or UUIDs: `nvidia-smi -L`",
+            fix=f"`export {VARIABLE}={_every_number(total)}`, or fewer of them, without quotes; or "
+            "UUIDs of `nvidia-smi -L`",
         )
     else:
         yield FAULT.warning(
@@ -166,7 +167,6 @@ def _too_few(facts: MachineFacts, seen: Visible) -> Iterator[Finding]:
         return
     total = len(known(facts.nvidia).gpus)
     setting = facts.setting(VARIABLE)
-    numbers = ",".join(map(str, range(ranks)))
     yield FAULT.warning(
         f"{ranks} ranks are to start here, but {text.counted(len(devices), 'GPU')} "
         f"{text.plural(devices, 'is', 'are')} visible",
@@ -177,10 +177,14 @@ def _too_few(facts: MachineFacts, seen: Visible) -> Iterator[Finding]:
             Evidence(quote=f"{len(devices)} of {total} GPUs visible", source="NVML"),
             *([setting.evidence] if setting is not None else []),
         ],
-        fix=f"`export {VARIABLE}={numbers}`"
+        fix=f"`export {VARIABLE}={_every_number(ranks)}`"
         if total >= ranks and setting is not None
         else f"start `torchrun --nproc-per-node {len(devices)} …`",
     )
+
+
+def _every_number(count: int) -> str:
+    return ",".join(map(str, range(count)))
 
 
 def _counted_otherwise(facts: MachineFacts, seen: Visible) -> Iterator[Finding]:

@@ -110,8 +110,9 @@ def _one_listed(facts: MachineFacts, devices: Sequence[Device]) -> Finding | Non
         reason="they share it or fail with 'invalid device ordinal'; NCCL refuses two ranks on one "
         "GPU. Fine only if the launcher gives each rank its own value",
         evidence=[setting.evidence],
-        fix=f"list a GPU for each rank: `export {setting.name}="
-        f"{','.join(map(str, range(min(ranks, here))))}`",
+        fix=f"list a GPU for each rank: `export {setting.name}={','.join(map(str, range(ranks)))}`"
+        if here >= ranks
+        else f"start as many ranks as GPUs: `torchrun --nproc-per-node {here} …`",
     )
 
 
