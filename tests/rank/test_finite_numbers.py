@@ -44,6 +44,12 @@ step(1.0, norm=nan)              # 5
 for _ in range(5):               # 6 to 10
     step(inf)
 step(1.0)                        # 11
+scaler = torch.amp.GradScaler("cpu")
+step(inf, skipped=True)          # its scale was too large
+scaler.scale(torch.ones(1))
+scaler._found_inf_per_device = lambda optimizer: {}
+scaler.update(2.0)
+torch.func.vmap(torch.func.grad(lambda x: (x * x).sum()))(torch.ones(2, 3))
 torch.func.grad(lambda x: (x * x).sum())(torch.ones(3))
 (weight * nan).backward(torch.ones(3))  # no loss: its gradient was given
 step(1.0)                        # 12

@@ -11,14 +11,14 @@ from pathlib import Path
 from holdfast.rank import delivery
 
 SCRIPT = """
-import json, sys, time
+import json
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy, fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from holdfast.rank import own_page, replica_check
+from holdfast.rank import heartbeat_page, own_page, replica_check, torch_hooks
 from holdfast.rank.replica_check import ReplicaCheck
 from holdfast.rank.replica_sets import ReplicaSets
 
@@ -29,66 +29,70 @@ def net():
     linear, norm = torch.nn.Linear, torch.nn.BatchNorm1d
     return torch.nn.Sequential(linear(4, 8), norm(8), linear(8, 2))
 
-def found():
-    sets, why = ReplicaSets(torch).find(search=True)
+def found(*models):
+    steps = torch.optim.SGD([p for model in models for p in model.parameters()] or [ema.weight])
+    sets, why = ReplicaSets(torch).of(steps)
     told = sorted((list(one.ranks), sorted(name for name, _ in one.tensors)) for one in sets)
     return told or why
 
+ema = torch.nn.Linear(1, 1)
 seen = {"none": found()}
 
 frozen = net()
 frozen[0].bias.requires_grad_(False)
 DDP._set_params_and_buffers_to_ignore_for_model(frozen, ["2.bias"])
 model = DDP(frozen)
-ema = net()  # outside: nothing keeps it equal
-seen["ddp"] = found()
+seen["ddp"] = found(model)
+seen["other optimizer"] = found()
 second = DDP(net())  # two models alike, e.g. two critics
-seen["two"] = [len(names) for _, names in found()]
+seen["two"] = [len(names) for _, names in found(model, second)]
 del second
 
 def halved(state, bucket):
     pass
 
 model.register_comm_hook(None, halved)
-seen["hook"] = found()
+seen["hook"] = found(model)
 del model
 
 alone = DDP(net(), process_group=dist.new_group([1]))
-seen["one rank"] = found()
+seen["one rank"] = found(alone)
 del alone
 
 fully_shard(sharded := net())
-seen["fsdp"] = found()
+seen["fsdp"] = found(sharded)
 del sharded
 mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
 fully_shard(hybrid := net(), mesh=mesh)
-seen["hsdp"] = [(ranks, len(names)) for ranks, names in found()]
+seen["hsdp"] = [(ranks, len(names)) for ranks, names in found(hybrid)]
 del hybrid
 
 old = FSDP(net(), sharding_strategy=ShardingStrategy.NO_SHARD, device_id=torch.device("cpu"))
-seen["no shard"] = [ranks for ranks, _ in found()]
+seen["no shard"] = [ranks for ranks, _ in found(old)]
 del old
 old = FSDP(net(), sharding_strategy=ShardingStrategy.FULL_SHARD, device_id=torch.device("cpu"))
-seen["full shard"] = found()
+seen["full shard"] = found(old)
 del old
 old = FSDP(net(), sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_mesh=mesh,
            device_id=torch.device("cpu"))
-seen["hybrid shard"] = [ranks for ranks, _ in found()]
+seen["hybrid shard"] = [ranks for ranks, _ in found(old)]
 del old
 
 # --- when a digest is taken ---------------------------------------------------------------------
-own_page.page = object()
+own_page.page = heartbeat_page.HeartbeatPage(memoryview(bytearray(4096)))
+torch_hooks._count_steps()
 replica_check.follow(torch, 2)
 model = DDP(net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer, probe = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, ema))
 for step in range(5):
     for parameter in model.parameters():  # a pretended all-reduce has no result
         parameter.grad = torch.ones_like(parameter)
+    probe.step()  # on this rank only: its steps are not those of the model
+    probe.step()
     optimizer.step()
-    own_page.steps.called((1, 1), time.monotonic_ns())
 with torch.no_grad():
     model.module[2].bias.view(torch.int32)[0] ^= 1
-own_page.steps.count = 6
+optimizer.step()
 optimizer.step()
 replica_check.finish()
 print(json.dumps(seen))
@@ -107,11 +111,12 @@ def test_what_torch_keeps_equal(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     everybody = [0, 1, 2, 3]
     assert json.loads(done.stdout) == {
-        "none": "no DistributedDataParallel or HSDP module of torch is in use",
+        "none": "no DistributedDataParallel or HSDP module of torch is used",
+        "other optimizer": "",
         "ddp": [[everybody, ["0.weight", "1.bias", "1.weight", "2.weight"]]],
         "two": [10],
         "hook": "the communication hook halved may let replicas differ",
-        "one rank": "no DistributedDataParallel or HSDP module of torch is in use",
+        "one rank": "",
         "fsdp": SHARDS,
         "hsdp": [[[1, 3], 6]],
         "no shard": [everybody],

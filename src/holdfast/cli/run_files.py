@@ -66,7 +66,10 @@ class RunFiles:
         self._raise_open_files()
         self.journal.write(
             LaunchRecord(
-                world=world, max_restarts=flags.max_restarts, patience=flags.patience or 0.0
+                world=world,
+                max_restarts=flags.max_restarts,
+                patience=flags.patience or 0.0,
+                verify_replicas=flags.verify_replicas,
             )
         )
         here = " on this node" if flags.meeting else ""

@@ -28,6 +28,8 @@ AT_EXIT = 0.3
 TOLD_IN_A_ROW = 3
 """steps that are reported, of a series of them that are not finite"""
 MOST_TOLD = 60
+MOST_FAILURES = 100
+"""of a look, after which there are no more"""
 
 What = Literal["loss", "gradients"]
 
@@ -43,15 +45,24 @@ class _OnGpu:
         self._steps: list[int] = []
         self._fetched: tuple[list[int], Any] | None = None
         self._fetch_at = 0.0
+        self._added = False
+        """something, for a step that was not taken yet"""
 
     def add(self, value: Any, *, replace: bool) -> None:
+        self._added = True
         place = self._places[len(self._steps)]
         if replace:
             place.copy_(value)
         else:
             place.add_(value)
 
+    def step_skipped(self) -> None:
+        if self._added:
+            self._places[len(self._steps)].zero_()
+            self._added = False
+
     def step_taken(self, step: int, now: float) -> None:
+        self._added = False
         self._steps.append(step)
         if len(self._steps) == STEPS or now >= self._fetch_at:
             self._fetch(now)
@@ -119,6 +130,14 @@ class FiniteNumbers:
                 with self._torch.no_grad():
                     numbers.step_taken(step, now)
 
+    def step_skipped(self) -> None:
+        """A GradScaler is done with this step: if no optimizer took it, it does not count."""
+        self._here.clear()
+        if self._on_gpu and not self._torch.cuda.is_current_stream_capturing():
+            with self._torch.no_grad():
+                for numbers in self._on_gpu.values():
+                    numbers.step_skipped()
+
     def deliver(self) -> None:
         for (what, _), numbers in self._on_gpu.items():
             for step, value in numbers.news():
@@ -140,6 +159,7 @@ class FiniteNumbers:
 
 
 numbers: FiniteNumbers | None = None
+_failures = 0
 
 
 def follow(torch: Any) -> None:
@@ -148,12 +168,15 @@ def follow(torch: Any) -> None:
     compiling = torch.compiler.is_compiling
     _look_first(compiling, torch.autograd, "_make_grads", _losses)
     _look_first(compiling, torch.nn.utils.clip_grad, "_clip_grads_with_norm_", _norm)
+    _look_first(compiling, torch.amp.GradScaler, "update", _scale_updated)
 
 
 def _look_first(
     compiling: Callable[[], bool], module: Any, name: str, look: Callable[..., None]
 ) -> None:
-    work = getattr(module, name)
+    work = getattr(module, name, None)
+    if work is None:  # a torch that has another name for it
+        return
 
     @functools.wraps(work)
     def look_and_work(*args: Any, **kwargs: Any) -> Any:
@@ -176,6 +199,11 @@ def _norm(_parameters: Any, _max_norm: Any, total_norm: Any, *_args: Any, **_nam
         numbers.saw("gradients", total_norm)
 
 
+def _scale_updated(*_args: Any, **_named: Any) -> None:
+    if numbers is not None:
+        numbers.step_skipped()
+
+
 def step_taken(step: int) -> None:
     if numbers is not None:
         taken = numbers
@@ -189,8 +217,10 @@ def finish() -> None:
 
 def _safely(work: Callable[[], None]) -> None:
     """Odd tensors (of a subclass, under vmap, fake) are no reason to complain."""
-    global numbers  # noqa: PLW0603
+    global numbers, _failures  # noqa: PLW0603
     try:
         work()
     except Exception:  # noqa: BLE001
-        numbers = None
+        _failures += 1
+        if _failures > MOST_FAILURES:
+            numbers = None

@@ -11,12 +11,11 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-import weakref
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from holdfast.rank import bit_sums, events, own_page
+from holdfast.rank import bit_sums, events, optimizer_calls, own_page
 from holdfast.rank.delivery import VERIFY
 from holdfast.rank.replica_sets import ReplicaSet, ReplicaSets
 
@@ -46,31 +45,23 @@ class ReplicaCheck:
         self._torch, self._every = torch, every
         self._sets = ReplicaSets(torch)
         self._pending: deque[_Pending] = deque()
-        self._looked_at = -1
-        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._new_optimizer = False
         self._refused = ""
         self._told: set[str] = set()
         """layouts whose names are known to the launcher"""
 
     def before_step(self, optimizer: Any) -> None:
-        step = own_page.steps.count
-        if optimizer not in self._optimizers:  # and perhaps a model that is new as well
-            self._optimizers.add(optimizer)
-            self._new_optimizer = True
         if own_page.page is None or _capturing(self._torch):
             return
         self.deliver()
-        if step % self._every or step == self._looked_at or len(self._pending) >= MOST_PENDING:
+        step = optimizer_calls.taken(optimizer)
+        if step % self._every or len(self._pending) >= MOST_PENDING:
             return
-        self._looked_at = step
         if self._torch._C._current_graph_task_id() != -1:  # noqa: SLF001
             self._refuse("the optimizer runs inside the backward pass")
             return
         began = time.perf_counter()
-        found, why = self._sets.find(search=self._new_optimizer)
-        self._new_optimizer = False
-        if not found:
+        found, why = self._sets.of(optimizer)
+        if why:
             self._refuse(why)
         for one in found:
             self._pending.append(self._take(step, one, began))
@@ -129,6 +120,7 @@ class ReplicaCheck:
             number=made.number,
             ranks=made.replicas.ranks if new else (),
             members=_name(made.replicas.ranks),
+            series=made.replicas.series,
             layout=named,
             digest=bit_sums.digest(sums),
             parts=bit_sums.part_names(sorted(sums)) if new else (),

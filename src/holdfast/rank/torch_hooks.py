@@ -14,6 +14,7 @@ from holdfast.rank import (
     claim,
     cuda_graphs,
     finite_numbers,
+    optimizer_calls,
     own_page,
     replica_check,
     spawned,
@@ -62,12 +63,12 @@ def after_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         return
     try:
         own_page.optimizer_seen = True
-        steps = own_page.steps
+        steps, taken = own_page.steps, optimizer_calls.note(optimizer)
         if steps.called(step_counter.caller(optimizer), time.monotonic_ns()):
             page.step(steps.count, steps.at, steps.usual)
             if steps.count == 1:
                 claim.found_on(sys.modules["torch"], optimizer.param_groups)
-            finite_numbers.step_taken(steps.count)
+            finite_numbers.step_taken(taken)
     except Exception as problem:  # noqa: BLE001
         own_page.complain(problem)
 

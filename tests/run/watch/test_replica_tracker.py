@@ -86,6 +86,14 @@ def test_a_set_is_compared_for_itself() -> None:
     assert (tracker.checks, tracker.differences) == (2, ())
 
 
+def test_two_optimizers_count_for_themselves() -> None:
+    tracker = ReplicaTracker()
+    for number in range(2):
+        for series in range(2):
+            tracker.add(number, told(number, 2, series=series, digest=f"{series}" * 16))
+    assert (tracker.checks, tracker.differences) == (2, ())
+
+
 def test_a_reason_why_nothing_is_compared_is_said_once() -> None:
     tracker = ReplicaTracker()
     said = [tracker.refused(rank, "FSDP shards are not replicas") for rank in range(3)]

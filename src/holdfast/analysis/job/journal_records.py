@@ -57,6 +57,8 @@ class LaunchRecord(AttemptRecord, frozen=True, kw_only=True, tag="launch"):
     """as allowed by `--max-restarts`"""
     patience: float = 0.0
     """seconds, as typed behind `--patience`; 0 when it was not"""
+    verify_replicas: int = 0
+    """steps, as typed behind `--verify-replicas`; 0 when it was not"""
 
 
 class RankRecord(AttemptRecord, frozen=True, kw_only=True, tag="rank"):

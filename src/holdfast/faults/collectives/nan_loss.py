@@ -89,7 +89,7 @@ def _what(scene: Scene, first: FirstNotFinite, *, named: bool) -> str:
         return f"the {first.what} {are} {first.value}{on}"
     known = {view.rank for view in scene.ranks}.issuperset(first.ranks)
     who = phrases.who(scene, first.ranks) if known else text.ranks(first.ranks)
-    return f"the {first.what} of {who} {are} {first.value}, first,"
+    return f"the {first.what} of {who} {are} {first.value}" + (", first," if first.followed else "")
 
 
 def _then(first: FirstNotFinite) -> str:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import text
-from holdfast.analysis.job.journal_records import JournalRecord, NotFiniteRecord, ReplicasRecord
+from holdfast.analysis.job.journal_records import (
+    JournalRecord,
+    LaunchRecord,
+    NotFiniteRecord,
+    ReplicasRecord,
+)
 
 STEPS_SHOWN = 3
+NOT_VERIFIED = "replicas were not compared: no rank took a step with an optimizer of torch"
 
 
 def lines(records: Sequence[JournalRecord]) -> list[str]:
     """For the report at the end; nothing for a run that reported none."""
     verified = [_verified(record) for record in records if isinstance(record, ReplicasRecord)]
+    if not verified and any(isinstance(r, LaunchRecord) and r.verify_replicas for r in records):
+        verified = [NOT_VERIFIED]
     seen = [record for record in records if isinstance(record, NotFiniteRecord)]
     losses = _not_finite([one for one in seen if one.what == "loss"])
     return [*verified, *losses]

@@ -23,6 +23,9 @@ DIGITS = 8
 """of a digest, for each part of the parameters"""
 
 
+ReplicaSetName = tuple[int, str]
+
+
 class ReplicaDigest(msgspec.Struct, frozen=True, kw_only=True):
     """As a rank reports it; `ranks`, `parts` and `device` only the first time."""
 
@@ -31,6 +34,8 @@ class ReplicaDigest(msgspec.Struct, frozen=True, kw_only=True):
     """torch's number of the rank"""
     members: str
     """stands for `ranks`"""
+    series: int = 0
+    """which of several optimizers counts `step`"""
     layout: str
     digest: str
     ranks: tuple[int, ...] = ()
@@ -41,6 +46,10 @@ class ReplicaDigest(msgspec.Struct, frozen=True, kw_only=True):
     host: float = 0.0
     usual_step: float = 0.0
     """seconds, all three"""
+
+    @property
+    def set_name(self) -> ReplicaSetName:
+        return self.series, self.members
 
 
 class _Sent(NamedTuple):
@@ -60,10 +69,10 @@ class ReplicaTracker:
         self._ranks: dict[str, tuple[int, ...]] = {}
         self._parts: dict[str, tuple[str, ...]] = {}
         self._devices: dict[int, str] = {}
-        self._open: dict[tuple[int, str], dict[int, _Sent]] = {}
-        self._equal_until: dict[str, int] = {}
-        self._compared_at: dict[str, int] = {}
-        self._differed: set[str] = set()
+        self._open: dict[tuple[int, ReplicaSetName], dict[int, _Sent]] = {}
+        self._equal_until: dict[ReplicaSetName, int] = {}
+        self._compared_at: dict[ReplicaSetName, int] = {}
+        self._differed: set[ReplicaSetName] = set()
         self._cost: list[tuple[float, float, float]] = []
         """(of the GPU, of the script, the part of the time between two checks)"""
         self._bytes = 0
@@ -83,18 +92,18 @@ class ReplicaTracker:
             self._ranks[one.members] = one.ranks
             self._parts[one.layout] = one.parts
             self._devices[rank] = one.device
-        sent = self._open.setdefault((one.step, one.members), {})
+        sent = self._open.setdefault((one.step, one.set_name), {})
         sent[one.number] = _Sent(rank, one)
         if sent.keys() != set(self._ranks.get(one.members, ())):
             self._give_up_the_oldest()
             return ""
-        del self._open[one.step, one.members]
+        del self._open[one.step, one.set_name]
         return self._compare(list(sent.values()))
 
     def _give_up_the_oldest(self) -> None:
         if len(self._open) > MOST_OPEN:
             self.refusals["some ranks reported no digest"] += 1
-            del self._open[min(self._open)]
+            del self._open[next(iter(self._open))]
 
     def _compare(self, sent: list[_Sent]) -> str:
         first = sent[0].digest
@@ -108,10 +117,10 @@ class ReplicaTracker:
             kinds.setdefault(one.digest.digest, []).append(one.rank)
         said = self._count_cost(sent)
         if len(kinds) == 1:
-            self._equal_until[first.members] = first.step
+            self._equal_until[first.set_name] = first.step
             return said
-        if first.members not in self._differed:
-            self._differed.add(first.members)
+        if first.set_name not in self._differed:
+            self._differed.add(first.set_name)
             self.differences += (self._difference(first, kinds, sent),)
         return said
 
@@ -129,7 +138,7 @@ class ReplicaTracker:
         return ReplicaDifference(
             attempt=self.attempt,
             step=one.step,
-            equal_until=self._equal_until.get(one.members),
+            equal_until=self._equal_until.get(one.set_name),
             kinds=tuple(tuple(sorted(ranks)) for ranks in ordered),
             where=_differing(list(kinds), self._parts.get(one.layout, ())),
             devices={s.rank: self._devices[s.rank] for s in sent if self._devices.get(s.rank)},
@@ -142,8 +151,8 @@ class ReplicaTracker:
         one = sent[0].digest
         gpu, host = (max(getattr(s.digest, name) for s in sent) for name in ("gpu", "host"))
         usual = min(s.digest.usual_step for s in sent)
-        steps = one.step - self._compared_at.get(one.members, one.step)
-        self._compared_at[one.members] = one.step
+        steps = one.step - self._compared_at.get(one.set_name, one.step)
+        self._compared_at[one.set_name] = one.step
         self._bytes = max(self._bytes, one.bytes)
         if usual <= 0 or steps <= 0:  # the first one looks for the models as well
             return ""
