@@ -11,9 +11,10 @@ import pytest
 
 from holdfast import catalogue
 from holdfast.analysis.machine import MachineFacts, Plan, Shm, Unread, known
-from holdfast.check.collect import Reader, collect
+from holdfast.check.collect import Reader, collect, longest
 from holdfast.check.reader_list import READERS, readers, readers_for
 from holdfast.findings import Status
+from holdfast.system import deadline
 from tests.faults.machines import a_machine, a_plan
 
 
@@ -116,3 +117,8 @@ def test_gpus_are_tried_only_when_the_driver_has_been_asked() -> None:
 
     facts = collect(a_plan(), fake_readers(nvidia=slow_driver, cuda=probe), seconds=10)
     assert float(known(facts.cuda).version) > float(known(facts.nvidia).cuda)
+
+
+def test_other_nodes_wait_as_long_as_a_driver_may_take() -> None:
+    assert longest(0.8) > deadline.DRIVER_SECONDS
+    assert longest(100) > 100

@@ -61,6 +61,8 @@ def test_a_healthy_machine_is_passed_in_silence(name: str, monkeypatch: pytest.M
         (changed(fabric=FakeFabric(state=3, health_mask=0xA9)), "fabric-manager"),
         (changed(fabric=FakeFabric(state=2)), "fabric-manager"),
         (changed(fabric=FakeFabric(state=3, status=23)), "fabric-manager"),
+        (changed(processes=((4_190_000, 70 << 30),), memory_used=70 << 30), "gpu-occupied"),
+        (changed(compute_mode=2), "gpu-occupied"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from holdfast.analysis.machine import NvidiaFacts, RocmFacts, Unread
+from holdfast.analysis.nodes import Node
 from holdfast.view import gpu_line
 from tests.faults.machines import a_machine
 from tests.faults.made_gpus import a_gpu, nvidia
+from tests.faults.made_nodes import replace, some_nodes
 
 AMD = RocmFacts(gpus=("AMD Instinct MI300X",) * 8, driver="6.12.12")
 
@@ -58,3 +60,31 @@ def test_a_name_from_outside_stays_on_its_line() -> None:
     odd = nvidia(a_gpu(name="a\nb\x1b[31m"))
     assert "\n" not in gpu_line.describe(a_machine(nvidia=odd))
     assert "\x1b" not in gpu_line.describe(a_machine(nvidia=odd))
+
+
+def test_nodes_that_have_the_same_need_one_line() -> None:
+    assert gpu_line.of_nodes(some_nodes(3)) == (
+        "GPUs: 4 × NVIDIA H100 PCIe (80 GiB), driver 580.95.05 (CUDA 13.0), on each node"
+    )
+
+
+def test_nodes_that_differ_are_named() -> None:
+    three = some_nodes(3)
+    odd = replace(three, nodes=tuple(with_gpus(n, i) for i, n in enumerate(three.nodes)))
+    assert gpu_line.of_nodes(odd).splitlines() == [
+        "GPUs: 4 × NVIDIA H100 PCIe (80 GiB), driver 580.95.05 (CUDA 13.0): node-a",
+        "GPUs: 1 × NVIDIA H100 PCIe (80 GiB), driver 580.95.05 (CUDA 13.0): node-b",
+        "GPUs: not read: node-c",
+    ]
+
+
+def test_nodes_without_gpus_need_no_line() -> None:
+    three = some_nodes(3)
+    bare = [with_gpus(node, 3) for node in three.nodes]
+    assert gpu_line.of_nodes(replace(three, nodes=tuple(bare))) == ""
+
+
+def with_gpus(node: Node, kind: int) -> Node:
+    gap = Unread(why="no answer within 20 s")
+    seen = (node.facts.nvidia, nvidia(a_gpu()), gap, NvidiaFacts(present=False))[kind]
+    return replace(node, facts=replace(node.facts, nvidia=seen))

@@ -28,14 +28,10 @@ def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> Mac
     def question(reader: Reader) -> deadline.Question:
         return lambda: _encode(reader(plan))
 
-    for_drivers = max(seconds, deadline.DRIVER_SECONDS)
     raw = deadline.ask(
         {name: question(r) for name, r in readers.items()},
         seconds=seconds,
-        longer={
-            **dict.fromkeys(OF_DRIVERS, for_drivers),
-            **dict.fromkeys(AFTER, 1.5 * for_drivers),
-        },
+        longer=_of_drivers(seconds),
         after=AFTER,
     )
     asked = {"plan", "host", "smoke", *readers}
@@ -45,6 +41,17 @@ def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> Mac
         for name, answer in raw.items()
     }
     return MachineFacts(plan=plan, host=socket.gethostname(), smoke=None, **answers, **unasked)
+
+
+def longest(seconds: float) -> float:
+    """How long a `collect` with this deadline may take."""
+    return max(_of_drivers(seconds).values())
+
+
+def _of_drivers(seconds: float) -> dict[str, float]:
+    """The deadlines of drivers' facts, counted from the start like all."""
+    own = max(seconds, deadline.DRIVER_SECONDS)
+    return {**dict.fromkeys(OF_DRIVERS, own), **dict.fromkeys(AFTER, 1.5 * own)}
 
 
 def _encode(answer: object) -> bytes:

@@ -96,7 +96,7 @@ async def _survey(
 def _print(
     arguments: argparse.Namespace, facts: NodesFacts, findings: list[Finding], took: float
 ) -> None:
-    from holdfast.view import document, nodes_text, text
+    from holdfast.view import document, gpu_line, nodes_text, text
 
     counts = text.count(findings)
     if arguments.json:
@@ -110,8 +110,9 @@ def _print(
         colour=text.wants_colour(sys.stdout),
         width=streams.width(),
     )
+    head = "\n".join(line for line in (nodes_text.banner(facts), gpu_line.of_nodes(facts)) if line)
     parts = [
-        nodes_text.banner(facts),
+        head,
         nodes_text.matrix(facts),
         nodes_text.smoke_table(facts),
         body,

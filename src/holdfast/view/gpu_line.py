@@ -1,12 +1,15 @@
-"""One line that says which GPUs a machine has."""
+"""One line that says which GPUs a machine has, or the nodes of a job have."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
-from holdfast.analysis.machine import MachineFacts, NvidiaFacts, RocmFacts
-from holdfast.text import counted, numbers, plural, size
+from holdfast.analysis.machine import MachineFacts, NvidiaFacts, RocmFacts, Unread
+from holdfast.analysis.nodes import NodesFacts
+from holdfast.text import counted, names, numbers, plural, size
 from holdfast.view.text import harmless
+
+NONE, NOT_READ = "GPUs: none seen", "GPUs: not read"
 
 
 def describe(facts: MachineFacts) -> str:
@@ -21,17 +24,32 @@ def describe(facts: MachineFacts) -> str:
     return f"GPUs: {harmless('; '.join(kinds))}" if kinds else ""
 
 
+def of_nodes(facts: NodesFacts) -> str:
+    """The same for several: one line where all have the same, else one for each kind, with the
+    nodes that have it."""
+    kinds: defaultdict[str, list[str]] = defaultdict(list)
+    for node in facts.nodes:
+        gap = NOT_READ if isinstance(node.facts.nvidia, Unread) else NONE
+        kinds[describe(node.facts) or gap].append(node.name)
+    if kinds.keys() <= {NONE, NOT_READ}:
+        return ""
+    if len(kinds) == 1:
+        return f"{next(iter(kinds))}, on each node"
+    fewest_last = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    return "\n".join(f"{kind}: {harmless(names(nodes))}" for kind, nodes in fewest_last)
+
+
 def _nvidia(seen: NvidiaFacts) -> str:
     version = seen.module or seen.library
     driver = f"NVIDIA driver {version}".rstrip()
     if seen.error:
         return f"{driver} does not work: {seen.error}"
     readable = [gpu for gpu in seen.gpus if not gpu.unread]
-    names = [
+    cards = [
         f"{gpu.name} ({size(gpu.memory_total)})" if gpu.memory_total else gpu.name
         for gpu in readable
     ]
-    parts = [_counted(names)] if names else []
+    parts = [_counted(cards)] if cards else []
     if instances := sum(len(gpu.mig_devices or ()) for gpu in readable):
         parts.append(counted(instances, "MIG instance"))
     if unread := [gpu.index for gpu in seen.gpus if gpu.unread]:
@@ -40,5 +58,5 @@ def _nvidia(seen: NvidiaFacts) -> str:
     return f"{', '.join(parts) or 'none'}, driver {version}{cuda}"
 
 
-def _counted(names: list[str] | tuple[str, ...]) -> str:
-    return " + ".join(f"{count} × {name}" for name, count in Counter(names).items())
+def _counted(cards: list[str] | tuple[str, ...]) -> str:
+    return " + ".join(f"{count} × {name}" for name, count in Counter(cards).items())

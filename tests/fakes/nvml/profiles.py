@@ -116,6 +116,7 @@ def one_passed_through() -> FakeDriver:
         memory_total=150754820096,
         memory_reserved=644939776,
         temperature=37,
+        slowdown_threshold=89,
         margin=50,
         power=78_765,
         virtualization=PASSTHROUGH,

@@ -53,6 +53,13 @@ def test_a_call(nvml: Any, name: str) -> None:
     assert ask(nvml, name, *gpu) == RECORDED["calls"][name]
 
 
+@pytest.mark.parametrize("call", RECORDED["calls_with"])
+def test_a_call_with_numbers(nvml: Any, call: str) -> None:
+    name, *numbers = call.split()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert ask(nvml, name, gpu, *map(int, numbers)) == RECORDED["calls_with"][call]
+
+
 @pytest.mark.parametrize("name", RECORDED["link_0"])
 def test_a_link(nvml: Any, name: str) -> None:
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)

@@ -26,6 +26,7 @@ from holdfast.analysis.nodes import (
     Target,
 )
 from holdfast.analysis.nodes.smoke import SmokeBetween
+from holdfast.check.collect import longest
 from holdfast.check.nodes import messages
 from holdfast.check.nodes.gather import Gathered
 from holdfast.check.nodes.member import RESOLVE_SECONDS
@@ -123,7 +124,7 @@ class Survey:
         )
         requests = dict.fromkeys(self._members, request)
         return await self._ask(
-            requests, messages.SelfReport, "looking at itself", question.deadline + SLACK
+            requests, messages.SelfReport, "looking at itself", longest(question.deadline) + SLACK
         )
 
     async def _names(
