@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.analysis.machine import Gid, RdmaCard, RdmaPort
+from tests.faults.machines import software
 
 LINK_LOCAL = "fe80:0000:0000:0000:a288:c2ff:fe00:0001"
 PREFIX = "fe80:0000:0000:0000"
@@ -128,8 +129,16 @@ def rails(
 
 DOWN = {"state": "DOWN", "physical_state": "Polling", "rate": 10.0,
         "rate_text": "10 Gb/sec (4X SDR)"}  # fmt: skip
-EFA = of(an_efa_port(), an_efa_port("rdmap32s27"),
-         cards={name: an_efa_card(name) for name in ("rdmap16s27", "rdmap32s27")})  # fmt: skip
+EFA = {
+    **of(
+        an_efa_port(),
+        an_efa_port("rdmap32s27"),
+        cards={name: an_efa_card(name) for name in ("rdmap16s27", "rdmap32s27")},
+    ),
+    "software": replace(
+        software(nccl="2.29.7"), net_plugins=("/opt/amazon/ofi-nccl/lib/libnccl-net.so",)
+    ),
+}
 AZURE = of(
     *(an_ib_port(f"mlx5_ib{n}") for n in range(8)),
     a_roce_port("mlx5_an0", "", rate=100.0, rate_text="100 Gb/sec (4X EDR)"),

@@ -14,7 +14,7 @@ from holdfast.check.readers import rdma as reader
 from holdfast.system import rdma_verbs
 from tests.check.readers import rdma_trees as trees
 from tests.check.readers.rdma_trees import a_card
-from tests.faults.machines import a_machine, a_plan
+from tests.faults.machines import a_machine, a_plan, software
 
 FAULTS = ("ib-misconfig", "ib-memlock", "hca-name-missing", "rdma-unused", "slow-nic")
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
@@ -26,9 +26,13 @@ def looked_at(root: Path, monkeypatch: pytest.MonkeyPatch) -> MachineFacts:
     monkeypatch.setattr(rdma_verbs, "opened", lambda cards, _: list(cards))
     place = str(root)
     gpus = tuple(f"/dev/nvidia{n}" for n in range(8))
+    with_plugin = msgspec.structs.replace(
+        software(nccl="2.29.7"), net_plugins=("/opt/amazon/ofi-nccl/lib/libnccl-net.so",)
+    )
     return a_machine(
         TWO_NODES,
         accelerators=gpus,
+        software=with_plugin,
         rdma_devices=reader.read_rdma_devices(TWO_NODES, place),
         rdma_ports=reader.read_rdma_ports(TWO_NODES, place, between=0),
         rdma_cards=reader.read_rdma_cards(TWO_NODES, place),

@@ -13,7 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.machine import NcclLibrary
-from holdfast.check.readers.nccl_libraries import cached_paths, nccl_libraries, version_inside
+from holdfast.check.readers.nccl_libraries import (
+    cached_paths,
+    nccl_libraries,
+    net_plugins,
+    version_inside,
+)
 from holdfast.check.readers.software import assigned, find_torch, read_software
 from tests.faults.machines import a_plan
 from tests.system.elf_files import write_elf
@@ -118,6 +123,21 @@ def test_a_broken_library_has_no_version(tmp_path: Path) -> None:
     libraries = nccl_libraries(a_plan(environment={"LD_LIBRARY_PATH": str(tmp_path)}), "")
     assert own(libraries, tmp_path) == [("libnccl.so.2", "", "LD_LIBRARY_PATH")]
     assert version_inside(str(tmp_path / "none")) == ""
+
+
+def test_network_plugins_are_where_the_loader_looks(tmp_path: Path) -> None:
+    first, second = tmp_path / "ofi", tmp_path / "more"
+    for folder, name in ((first, "libnccl-net.so"), (second, "libnccl-net-aws-ofi.so")):
+        folder.mkdir()
+        (folder / name).touch()
+    (second / "libnccl-net.so").symlink_to(first / "libnccl-net.so")
+    (second / "libnccl-tuner.so").touch()
+    environment = {"LD_LIBRARY_PATH": f"{first}:{second}:{tmp_path}/none"}
+    found = net_plugins(a_plan(environment=environment))
+    assert [path for path in found if path.startswith(str(tmp_path))] == [
+        f"{first}/libnccl-net.so",
+        f"{second}/libnccl-net-aws-ofi.so",
+    ]
 
 
 def test_the_loaders_cache_is_read_as_ldconfig_prints_it() -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.machine.rdma import NO_DRIVER, NO_LIBRARY
 from holdfast.analysis.source.source import LintingMachine
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
 from tests.faults import between, made_rdma
-from tests.faults.machines import a_machine, a_plan, settings
+from tests.faults.machines import a_machine, a_plan, settings, software
 from tests.faults.made_nodes import on_all, on_node, some_nodes
 from tests.faults.made_rdma import a_roce_port, an_ib_port, of, rails
 from tests.faults.table import (
@@ -107,6 +109,7 @@ test_lint = lint_table(
 
 
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
+WITHOUT_PLUGIN = msgspec.structs.replace(software(nccl="2.29.7"), net_plugins=())
 OFF = settings(NCCL_IB_DISABLE="1")
 
 test_check = check_table(
@@ -149,7 +152,16 @@ test_check = check_table(
     ),
     not_applicable(a_machine(**rails(8), settings=OFF), saying=["one node"]),
     not_applicable(a_machine(TWO_NODES), saying=["no RDMA card"]),
-    not_applicable(a_machine(TWO_NODES, **made_rdma.EFA), saying=["NCCL's own RDMA transport"]),
+    silent(a_machine(TWO_NODES, **made_rdma.EFA)),
+    speaks(
+        "warning",
+        a_machine(TWO_NODES, **{**made_rdma.EFA, "software": WITHOUT_PLUGIN}),
+        saying=["no network plugin", "rdmap16s27 and rdmap32s27 (EFA)", "aws-ofi-nccl"],
+    ),
+    skips(
+        a_machine(TWO_NODES, **{**made_rdma.EFA, "software": software(nccl="2.29.7")}),
+        saying=["not looked for"],
+    ),
     not_applicable(
         a_machine(TWO_NODES, **rails(8), settings=settings(NCCL_NET="AWS Libfabric")),
         saying=["a plugin transfers the data"],

@@ -188,6 +188,8 @@ class Software(Fact, frozen=True):
     """in the order the loader would take them"""
     packages: dict[str, str]
     """versions of accelerate, deepspeed, lightning, horovod, transformers… where installed"""
+    net_plugins: tuple[str, ...] | None = None
+    """files of network plugins that NCCL's loader would find; None when not looked for"""
 
 
 class VariableSearch(Fact, frozen=True):

@@ -38,6 +38,14 @@ def switched_off(facts: MachineFacts) -> str:
     return ""
 
 
+def plugin(facts: MachineFacts) -> str:
+    """The setting that names a network plugin: 'NCCL_NET=AWS Libfabric'; '' without one."""
+    network = facts.setting("NCCL_NET")
+    if network is None or network.value.lower() in ("", "ib", "socket"):
+        return ""
+    return f"NCCL_NET={network.value}"
+
+
 def admitted(facts: MachineFacts) -> tuple[RdmaPort, ...]:
     """The ACTIVE ports that NCCL_IB_HCA admits, whether or not they can be opened."""
     setting = facts.setting(hca_choice.HCA)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast.analysis.machine import NcclLibrary, Plan
 from holdfast.system import elf_strings
@@ -64,15 +65,34 @@ def library_path(plan: Plan) -> list[str]:
     return [folder or "." for folder in re.split("[:;]", value)] if value else []
 
 
+def net_plugins(plan: Plan) -> tuple[str, ...]:
+    """Network plugins (libnccl-net.so, libnccl-net-NAME.so) where the loader looks for them."""
+    cached = re.findall(r"=> (\S*/libnccl-net[\w.-]*\.so)$", _loader_cache(), re.MULTILINE)
+    found: dict[str, str] = {}
+    for path in (*_in(library_path(plan)), *cached, *_in(SYSTEM_FOLDERS)):
+        found.setdefault(os.path.realpath(path), path)
+    return tuple(found.values())
+
+
+def _in(folders: Iterable[str]) -> Iterator[str]:
+    for folder in folders:
+        yield from sorted(glob.glob(os.path.join(glob.escape(folder), "libnccl-net*.so")))
+
+
 def _cached(name: str) -> list[str]:
-    """What the loader's cache gives for a name, by asking ldconfig to print it."""
+    """What the loader's cache gives for a name."""
+    return cached_paths(_loader_cache(), name)
+
+
+@functools.cache
+def _loader_cache() -> str:
+    """As ldconfig prints it."""
     try:
-        shown = subprocess.run(
+        return subprocess.run(
             ["/sbin/ldconfig", "-p"], capture_output=True, text=True, errors="replace", check=False
         ).stdout
     except OSError:
-        return []
-    return cached_paths(shown, name)
+        return ""
 
 
 def cached_paths(shown: str, name: str) -> list[str]:

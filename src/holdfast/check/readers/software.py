@@ -11,7 +11,7 @@ import sys
 from typing import NamedTuple
 
 from holdfast.analysis.machine import Plan, Software, Unread
-from holdfast.check.readers.nccl_libraries import nccl_libraries
+from holdfast.check.readers.nccl_libraries import nccl_libraries, net_plugins
 from holdfast.system import elf_strings
 
 PACKAGES = (
@@ -41,6 +41,7 @@ def read_software(plan: Plan) -> Software:
         torch_cuda=torch.cuda if torch else "",
         gloo=_gloo(torch) if torch else "",
         nccl=nccl_libraries(plan, torch.folder if torch else ""),
+        net_plugins=net_plugins(plan),
         packages={name: version for name in PACKAGES if (version := package_version(name))},
     )
 

@@ -42,7 +42,7 @@ Sources        NVIDIA/nccl src/misc/ibvwrap.cc: ibvModifyQpLog, printIbModifyQpH
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast import text
 from holdfast.analysis.collectives import waits
@@ -59,6 +59,7 @@ from holdfast.analysis.machine import (
     gid_choice,
     hca_choice,
     known,
+    rdma_evidence,
     rdma_health,
     rdma_use,
 )
@@ -201,7 +202,7 @@ def _no_subnet_manager(facts: MachineFacts, waiting: Sequence[RdmaPort]) -> Find
         f"{text.names(names)} {text.plural(names, 'waits', 'wait')} for a subnet manager",
         reason="the link is up, but no subnet manager has configured the port, so that NCCL does "
         "not use it",
-        evidence=_states(waiting),
+        evidence=rdma_evidence.states(waiting),
         fix="see whether a subnet manager runs in that fabric: `sudo sminfo`; it is in the switch, "
         "or started by `sudo systemctl start opensm` on one machine",
     )
@@ -221,28 +222,17 @@ def _missing_rail(facts: MachineFacts, group: DownAmongOthers) -> Finding:
         f"{text.names(names)} {text.plural(names, 'is', 'are')} down, while the other "
         f"{len(group.active)} ports of that kind of card are active",
         reason=why,
-        evidence=_states(group.ports),
+        evidence=rdma_evidence.states(group.ports),
         fix="check cable, transceiver and switch port: Polling means that nothing answers at the "
         "other end",
     )
-
-
-def _states(ports: Iterable[RdmaPort]) -> list[Evidence]:
-    return [
-        Evidence(
-            quote=f"{port.name} {port.state}"
-            + (f", physical state {port.physical_state}" if port.physical_state else ""),
-            source=f"/sys/class/infiniband/{port.device}/ports/{port.number}",
-        )
-        for port in list(ports)[:SHOWN]
-    ]
 
 
 @FAULT.check(needs=("rdma_ports", "settings", "software"))
 def roce_port_has_no_usable_address(facts: MachineFacts) -> Finding | list[Finding]:
     taken = rdma_use.admitted(facts)
     ports = rdma_use.roce_addresses(facts, taken)
-    if _why_idle(facts, ports):
+    if _why_idle(facts, ports) or rdma_use.plugin(facts):
         return []
     how = gid_choice.settings_of(facts)
     foreign = [one for one in ports if gid_choice.foreign(one.port.gids, how)]
@@ -268,7 +258,7 @@ def _foreign_addresses(
     return _speak(facts)(
         f"{names}: the kernel does not tell the type of some addresses",
         reason=f"{rdma_failures.FOREIGN_GID}; NCCL {version} ends with an error when it asks",
-        evidence=_addresses(foreign),
+        evidence=rdma_evidence.addresses(foreign),
         fix=rdma_failures.SKIP_GID,
     )
 
@@ -280,7 +270,7 @@ def _empty_entry(facts: MachineFacts, empty: Sequence[PortAddress]) -> Finding:
         f"{gid_choice.INDEX}={value} is an empty entry of "
         f"{text.names(one.port.name for one in empty)}",
         reason="NCCL uses that entry unseen: connections fail with 'Invalid argument'",
-        evidence=[*([setting.evidence] if setting else []), *_addresses(empty)],
+        evidence=[*([setting.evidence] if setting else []), *rdma_evidence.addresses(empty)],
         fix=f"`unset {gid_choice.INDEX}`: NCCL from 2.21 on finds the address itself",
     )
 
@@ -292,22 +282,10 @@ def _no_address(facts: MachineFacts, ports: Sequence[PortAddress], *, every: boo
         f"{names}: NCCL finds no IP address for RoCE",
         reason="it will use a link-local address, which reaches no other network"
         + ("" if every else "; other ports have one, and NCCL uses all of them"),
-        evidence=_addresses(ports),
+        evidence=rdma_evidence.addresses(ports),
         fix="give the interface of the port an IPv4 address (NCCL_IB_ADDR_FAMILY=AF_INET6 for IPv6 "
         "only), leave the port out with NCCL_IB_HCA, or use TCP: `export NCCL_IB_DISABLE=1`",
     )
-
-
-def _addresses(ports: Iterable[PortAddress]) -> list[Evidence]:
-    return [
-        Evidence(
-            quote=f"{one.port.name} ({', '.join(one.port.interfaces) or 'no interface here'}): "
-            + (", ".join(f"{g.index} {gid_choice.address(g)} {g.kind}" for g in one.port.gids[:4])
-               or "no address"),
-            source=f"/sys/class/infiniband/{one.port.device}/ports/{one.port.number}/gids",
-        )
-        for one in list(ports)[:SHOWN]
-    ]  # fmt: skip
 
 
 @FAULT.check(needs=("rdma_ports", "settings"))

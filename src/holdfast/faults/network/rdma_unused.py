@@ -14,14 +14,16 @@ How to be sure `holdfast check --nnodes 2` says which ports NCCL will use, or wh
 Fix            `unset NCCL_IB_DISABLE`; run the container with `--device /dev/infiniband` and
                rdma-core installed; for EFA install the aws-ofi-nccl plugin. Set NCCL_NET=IB to fail
                at once instead of running slowly.
-Known limits   `check` opens the cards as NCCL does, but does not look for NCCL's network plugins:
-               whether EFA is used, only a log of the job shows. Switching RoCE off is a note: many
+Known limits   `check` opens the cards as NCCL does; of NCCL's network plugins, through which it
+               reaches EFA, it only looks for the file. Switching RoCE off is a note: many
                Ethernet networks are not fit for it. A log shows that TCP was used, not that the
                machine has RDMA cards; without another sign of cards nothing is said.
 Sources        NVIDIA/nccl src/transport/net_ib/init.cc: No device found
                NVIDIA/nccl src/plugin/net.cc: Failed to initialize any NET plugin
                NVIDIA/nccl src/plugin/net.cc at v2.18.6-1: network … not found
                NVIDIA/nccl src/misc/ibvsymbols.cc: libibverbs is loaded at run time
+               NVIDIA/nccl src/plugin/plugin_open.cc: names of network plugins
+               https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-disable
 """
 
@@ -33,7 +35,14 @@ from holdfast import text
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.patterns.rdma_devices import NO_DEVICE, NOT_FOUND
 from holdfast.analysis.logs.wreckage import Wreckage
-from holdfast.analysis.machine import MachineFacts, RdmaCard, RdmaPort, known, rdma_use
+from holdfast.analysis.machine import (
+    MachineFacts,
+    RdmaCard,
+    RdmaPort,
+    known,
+    rdma_evidence,
+    rdma_use,
+)
 from holdfast.analysis.machine.rdma import NO_DRIVER, NO_LIBRARY
 from holdfast.analysis.nccl_numbers import nccl_int
 from holdfast.analysis.nodes import NodesFacts, differences, rdma
@@ -70,17 +79,21 @@ def rdma_is_not_used_here(facts: MachineFacts) -> Finding:
     worth = [port for port in rdma_use.admitted(facts) if rdma_use.is_worth_using(facts, port)]
     if off:
         return _switched_off(facts, off, worth)
-    if not worth:
-        return FAULT.does_not_apply("no active port that NCCL's own RDMA transport can use")
+    if rdma_use.is_efa_only(facts):
+        return _efa(facts)
     cards = {card.name: card for card in known(facts.rdma_cards)}
     lacking = [cards[p.device] for p in worth if p.device in cards]
     lacking = [card for card in lacking if card.verbs_error in (NO_LIBRARY, NO_DRIVER)]
     if lacking:
         return _no_user_space(lacking, worth)
     usable = rdma_use.use(facts).ports
-    if not usable:
-        return FAULT.does_not_apply("the cards cannot be opened: see ib-misconfig")
-    return FAULT.ok(f"NCCL uses {text.names(port.name for port in usable)}")
+    if worth and usable:
+        return FAULT.ok(f"NCCL uses {text.names(port.name for port in usable)}")
+    return FAULT.does_not_apply(
+        "the cards cannot be opened: see ib-misconfig"
+        if worth
+        else "no active port that NCCL's own RDMA transport can use"
+    )
 
 
 def _why_it_does_not_matter(facts: MachineFacts) -> str:
@@ -88,10 +101,8 @@ def _why_it_does_not_matter(facts: MachineFacts) -> str:
         return "no RDMA card is visible"
     if not facts.plan.multi_node:
         return "one node: NCCL uses no network"
-    network = facts.setting("NCCL_NET")
-    if network is not None and network.value.lower() not in ("", "ib", "socket"):
-        return f"NCCL_NET={network.value}: a plugin transfers the data"
-    return ""
+    plugin = rdma_use.plugin(facts)
+    return f"{plugin}: a plugin transfers the data" if plugin else ""
 
 
 def _switched_off(facts: MachineFacts, off: str, worth: Sequence[RdmaPort]) -> Finding:
@@ -103,7 +114,7 @@ def _switched_off(facts: MachineFacts, off: str, worth: Sequence[RdmaPort]) -> F
         f"{off} prevents NCCL from using {text.names(port.name for port in worth)}",
         reason="between machines it then uses TCP, at a fraction of the speed"
         + ("" if infiniband else "; right where the network is not fit for RoCE"),
-        evidence=[*([setting.evidence] if setting else []), *_ports(worth)],
+        evidence=[*([setting.evidence] if setting else []), *rdma_evidence.rates(worth)],
         fix=f"{without(setting) if setting else 'remove it'}, unless it is set to debug a problem",
     )
 
@@ -126,14 +137,22 @@ def _no_user_space(lacking: Sequence[RdmaCard], worth: Sequence[RdmaPort]) -> Fi
     )
 
 
-def _ports(ports: Sequence[RdmaPort]) -> list[Evidence]:
-    return [
-        Evidence(
-            quote=f"{port.name} {port.state}, {port.rate_text or port.link_layer}",
-            source="/sys/class/infiniband",
-        )
-        for port in ports[:SHOWN]
-    ]
+def _efa(facts: MachineFacts) -> Finding:
+    """NCCL reaches EFA through a plugin only."""
+    plugins = known(facts.software).net_plugins
+    if plugins is None:
+        return FAULT.skipped("network plugins of NCCL were not looked for")
+    if plugins:
+        return FAULT.ok(f"NCCL finds the network plugin {plugins[0]}")
+    cards = [card.name for card in known(facts.rdma_cards)]
+    return FAULT.warning(
+        f"no network plugin of NCCL was found, so that {text.names(cards)} (EFA) will not be used",
+        reason="NCCL reaches EFA through a plugin only, and uses TCP without it. Looked for "
+        "libnccl-net*.so in LD_LIBRARY_PATH, the loader's cache and the system's folders",
+        evidence=[Evidence(quote=f"EFA: {', '.join(cards)}", source="/sys/class/infiniband")],
+        fix="install aws-ofi-nccl, or let the loader find it: `export "
+        "LD_LIBRARY_PATH=/opt/amazon/ofi-nccl/lib:$LD_LIBRARY_PATH`",
+    )
 
 
 @FAULT.check_nodes

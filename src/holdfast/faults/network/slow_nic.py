@@ -45,6 +45,7 @@ from holdfast.analysis.machine import (
     hca_choice,
     known,
     nccl_choice,
+    rdma_evidence,
     rdma_health,
     rdma_use,
 )
@@ -110,7 +111,7 @@ def _slow_port(port: RdmaPort, why: str) -> Finding:
     return FAULT.warning(
         f"{port.name} runs at {port.rate_text} only",
         reason=f"{why}. The slowest link limits all ranks",
-        evidence=[_rate(port)],
+        evidence=rdma_evidence.rates([port]),
         fix="check cable, transceiver and switch port of that port; a link that came up at a lower "
         "speed is often cured by another cable",
     )
@@ -133,15 +134,10 @@ def _for_management(ports: Sequence[RdmaPort]) -> list[Finding]:
             "the others",
             reason="NCCL uses every active port; a card for management or storage should be left "
             "out",
-            evidence=[_rate(port) for port in slow[:SHOWN]],
+            evidence=rdma_evidence.rates(slow),
             fix=f"`export {hca_choice.HCA}=={','.join(meant)}`",
         )
     ]
-
-
-def _rate(port: RdmaPort) -> Evidence:
-    source = f"/sys/class/infiniband/{port.device}/ports/{port.number}/rate"
-    return Evidence(quote=f"{port.name}: {port.rate_text}", source=source)
 
 
 @FAULT.check(needs=(*INTERFACES, "accelerators", "rdma_cards", "rdma_ports"))
