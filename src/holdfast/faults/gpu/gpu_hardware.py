@@ -50,8 +50,16 @@ from holdfast.analysis.logs import (
     xid_events,
     xid_reports,
 )
-from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import kernel
+from holdfast.analysis.logs.patterns import gpu_errors, kernel
+from holdfast.analysis.logs.patterns.gpu_errors import (
+    CONTAINED,
+    GPU_LOST,
+    LINK,
+    NO_PEER,
+    PLUGIN,
+    RESET,
+    UNCORRECTABLE,
+)
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.logs.xid_table import XidBlame
 from holdfast.analysis.machine import MachineFacts, Unread, gpu_health, known
@@ -76,86 +84,8 @@ FAULT = Fault(
     traits=RunTraits(priority=190, needs_stall=True),
     related=("cuda-assert", "driver-hang", "fabric-manager", "gpu-unusable", "native-crash"),
 )
+FAULT.log_patterns.extend(gpu_errors.ALL)
 
-UNCORRECTABLE = FAULT.log_pattern(
-    "ecc",
-    r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
-    r"|[Uu]ncorrectable NVLink error|NvlinkUncorrectable|NVLINK_UNCORRECTABLE"
-    r"|[Rr]emapping [Ff]ailure.*[Yy]es|CUDA error: hardware stack error|HARDWARE_STACK_ERROR"
-    r"|cudaErrorHardwareStackError|GPU requires reset|NV_ERR_RESET_REQUIRED",
-    anchors=(
-        "uncorrectable ECC",
-        "ECCUncorrectable",
-        "ECC_UNCORRECTABLE",
-        "ncorrectable NVLink",
-        "NvlinkUncorrectable",
-        "NVLINK_UNCORRECTABLE",
-        "apping Failure",
-        "hardware stack error",
-        "HARDWARE_STACK_ERROR",
-        "HardwareStackError",
-        "GPU requires reset",
-        "NV_ERR_RESET_REQUIRED",
-    ),
-    example="RuntimeError: CUDA error: uncorrectable ECC error encountered",
-)
-GPU_LOST = FAULT.log_pattern(
-    "lost",
-    r"(?:GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+).*?)?fallen off the bus"
-    r"|GPU is lost|NVMLError_GpuIsLost|NV_ERR_GPU_IS_LOST"
-    r"|Unable to determine the device handle for (?:GPU|gpu) ?(?P<handle>[\da-fA-F:.]*)"
-    r"|GPU (?P<failed>[\da-fA-F:.]+): RmInitAdapter failed",
-    anchors=(
-        "fallen off the bus",
-        "GPU is lost",
-        "GpuIsLost",
-        "NV_ERR_GPU_IS_LOST",
-        "Unable to determine the device handle",
-        "RmInitAdapter failed",
-    ),
-    example="Unable to determine the device handle for GPU 0000:3D:00.0: Unknown Error",
-)
-LINK = FAULT.log_pattern(
-    "link",
-    r"(?P<port>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+)?:? ?(?:AER: )?PCIe Bus Error: "
-    r"severity=(?P<severity>\w+)|nvidia (?P<gpu>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+): AER: can't recover"
-    r"|AER: (?:Multiple )?Uncorrected \((?P<kind>\w+)\) error"
-    r"|pciehp.*(?:Link Down|Card not present)|AER: device recovery failed",
-    anchors=("PCIe Bus Error", "AER: ", "Link Down", "Card not present"),
-    example="[12345.678] pcieport 0000:00:03.0: PCIe Bus Error: severity=Uncorrected (Fatal), "
-    "type=Transaction Layer, (Requester ID)",
-    role=Role.CONFIRMATION,
-)
-NO_PEER = FAULT.log_pattern(
-    "no-peer",
-    r"P2P is disabled between NVLINK connected GPUs (?P<one>\d+) and (?P<other>\d+)",
-    anchors="P2P is disabled between NVLINK",
-    example="vm:1009:1009 [0] graph/paths.cc:325 NCCL WARN P2P is disabled between NVLINK "
-    "connected GPUs 1 and 0. This should not be the case given their connectivity",
-)
-CONTAINED = FAULT.log_pattern(
-    "contained",
-    r"Invalid access of peer GPU memory over nvlink or a hardware error|cudaErrorContained\b"
-    r"|CUDA_ERROR_CONTAINED\b",
-    anchors=("over nvlink or a hardware", "cudaErrorContained", "CUDA_ERROR_CONTAINED"),
-    example="torch.AcceleratorError: CUDA error: Invalid access of peer GPU memory over nvlink or "
-    "a hardware error",
-)
-RESET = FAULT.log_pattern(
-    "reset",
-    r"amdgpu (?P<pci>[0-9a-f]{4}:[0-9a-f:.]{5,10}): .{0,40}GPU reset begin"
-    r"|\*ERROR\* ring \S{1,32} timeout",
-    anchors=("GPU reset begin", "*ERROR* ring "),
-    example="amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!",
-    role=Role.CONFIRMATION,
-)
-PLUGIN = FAULT.log_pattern(
-    "plugin",
-    r"XidCriticalError: Xid=(?P<number>\d{1,4}) on Device=(?P<pci>[\w\-]{1,64})",
-    anchors="XidCriticalError: Xid=",
-    example="XidCriticalError: Xid=48 on Device=GPU-0a1b2c3d; marking device as unhealthy.",
-    role=Role.CONFIRMATION,
-)
 REPLACE_GPU = (
     "take this machine out of the job and start elsewhere; reset the idle GPU (`nvidia-smi -r -i "
     "N`) or reboot; have it replaced if the error returns"
