@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.machine import Unread
-from holdfast.system import kernel_log
+from holdfast.system import kernel_log, proc
 from holdfast.system.kernel_log import KernelLog, parse
 from tests.cli.holdfast_command import in_a_namespace, wait_until
 
-FIRST = os.readlink("/proc/self/ns/pid") == kernel_log.FIRST_PID_NAMESPACE
+FIRST = proc.shows_whole_machine()
 
 LINES = {
     "3,1030,1115765,-;Memory cgroup out of memory: Killed process 4001 (python) total-vm:9": 4001,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.analysis.machine import ServiceState, Unread
-from holdfast.system import services
-from holdfast.system.services import Service, look
+from holdfast.system import proc, services
+from holdfast.system.services import Service
 from tests.check.readers.trees import plant
 
 PROGRAM = f"hf-fabric-{os.getpid()}"
@@ -55,6 +55,11 @@ def running(programs: Path) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
+
+
+def look(service: Service, root: str) -> ServiceState | Unread:
+    (answer,) = services.look(service, root=root)
+    return answer
 
 
 def seen(answer: ServiceState | Unread) -> ServiceState:
@@ -134,7 +139,7 @@ def test_a_container_does_not_show_the_machines_services(tmp_path: Path) -> None
 
 def test_no_process_of_an_installed_program_is_inactive(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "proc/self/ns").mkdir(parents=True)
-    (tmp_path / "proc/self/ns/pid").symlink_to(services.FIRST_PID_NAMESPACE)
+    (tmp_path / "proc/self/ns/pid").symlink_to(proc.FIRST_PID_NAMESPACE)
     assert seen(look(SERVICE, str(tmp_path))).state == "not installed"
     write(programs / PROGRAM, "echo 'IMEX version is: 570.133'")
     found = seen(look(SERVICE, str(tmp_path)))

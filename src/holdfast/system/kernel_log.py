@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.gpu import GpuEvent
+from holdfast.system import proc
 from holdfast.text import shorten
 
-# The kernel gives its first pid namespace this number (include/linux/proc_ns.h).
-FIRST_PID_NAMESPACE = "pid:[4026531836]"
 RECORD = 1 << 14
 """bytes: a record has 8 KiB at most, and a smaller buffer is refused (EINVAL)"""
 KEPT = 200
@@ -50,7 +49,7 @@ class KernelLog:
         self._other_numbers = ""
         """why its pids are not ours"""
         try:
-            if os.readlink(namespace) != FIRST_PID_NAMESPACE:
+            if os.readlink(namespace) != proc.FIRST_PID_NAMESPACE:
                 self._other_numbers = "it counts processes otherwise than this container does"
             self._ring = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.lseek(self._ring, 0, os.SEEK_END)

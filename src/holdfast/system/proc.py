@@ -18,6 +18,9 @@ LONGEST = 1 << 14
 CHECKPOINT_WRITER = "holdfast-writer"
 """the name of the process that writes a rank's checkpoints, and finishes when the rank is gone"""
 
+FIRST_PID_NAMESPACE = "pid:[4026531836]"
+"""the machine's own: PROC_PID_INIT_INO in linux/proc_ns.h"""
+
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD in the kernel's include/linux/sched.h"""
 
@@ -30,6 +33,14 @@ def pids() -> list[int]:
 def is_restricted(visible: list[int]) -> bool:
     """/proc is mounted with hidepid=2: only the processes of this user are listed."""
     return 1 not in visible
+
+
+def shows_whole_machine(root: str = "/") -> bool:
+    """/proc lists the machine's processes, under its own numbers, not only those of a container."""
+    try:
+        return os.readlink(os.path.join(root, "proc/self/ns/pid")) == FIRST_PID_NAMESPACE
+    except OSError:
+        return False
 
 
 # --- /proc/PID/stat -----------------------------------------------------------------------------

@@ -21,8 +21,6 @@ SECONDS = 0.5
 LONGEST_NAME = 15
 """characters that the kernel keeps of a process's name"""
 LONGEST_RESULT = 200
-FIRST_PID_NAMESPACE = "pid:[4026531836]"
-"""the machine's own: PROC_PID_INIT_INO in linux/proc_ns.h"""
 UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 WANTED = "LoadState,ActiveState,Result,MainPID,ActiveEnterTimestampMonotonic"
 HIDDEN = Unread(why="services of the machine are not visible from this container")
@@ -41,9 +39,15 @@ class Service(NamedTuple):
     """its own log file"""
 
 
-def look(service: Service, root: str = "/") -> ServiceState | Unread:
+def look(*services: Service, root: str = "/") -> list[ServiceState | Unread]:
     """Nothing is started but `systemctl show`, `journalctl` and the program's `--version`."""
     table = proc.process_table()
+    return [_look_at(service, table, root) for service in services]
+
+
+def _look_at(
+    service: Service, table: Mapping[int, proc.ProcessRow], root: str
+) -> ServiceState | Unread:
     pid = next((p for p, r in table.items() if r.name == service.program[:LONGEST_NAME]), None)
     version = _version(service.program)
     if os.path.isdir(os.path.join(root, "run/systemd/system")):
@@ -68,7 +72,7 @@ def look(service: Service, root: str = "/") -> ServiceState | Unread:
 def _without_process(
     service: Service, visible: list[int], version: str, root: str
 ) -> ServiceState | Unread:
-    if not _is_machines_own_view(root):
+    if not proc.shows_whole_machine(root):
         return HIDDEN
     if proc.is_restricted(visible):
         return RESTRICTED
@@ -81,14 +85,6 @@ def _without_process(
         version=version,
         result=_last_trouble(service, root),
     )
-
-
-def _is_machines_own_view(root: str) -> bool:
-    """Does /proc list the machine's processes, not only those of a container?"""
-    try:
-        return os.readlink(os.path.join(root, "proc/self/ns/pid")) == FIRST_PID_NAMESPACE
-    except OSError:
-        return False
 
 
 def _unit_file(unit: str, root: str) -> str:

@@ -217,7 +217,7 @@ def test_a_strangers_number_is_not_taken_for_a_process_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In a container the driver's numbers are those of the machine."""
-    monkeypatch.setattr("holdfast.system.nvidia.gpu_holders.FIRST_PID_NAMESPACE", "pid:[1]")
+    monkeypatch.setattr("holdfast.system.proc.FIRST_PID_NAMESPACE", "pid:[1]")
     seen = only(monkeypatch, processes=((os.getpid(), 1 << 30),))
     assert not isinstance(seen.holders, Unread)
     assert [(holder.pid, holder.command) for holder in seen.holders] == [(os.getpid(), "")]

@@ -25,7 +25,7 @@ MEANING = {
     "NCCL at all",
     PYTHON: "objects that ranks send each other (broadcast_object_list, pickled state) may not "
     "load under another minor version; a patch release makes no difference",
-    DRIVER: "jobs mostly run all the same, but a defect or the speed of one driver then shows on "
+    DRIVER: "jobs mostly run anyway, but a defect or the speed of one driver then shows on "
     "some nodes only",
     FABRIC_MANAGER: "it starts only with a driver of exactly its version, and these nodes have the "
     "same driver: after its next restart CUDA does not start on the odd node",

@@ -18,10 +18,11 @@ NVIDIA, SWITCH_CLASS = "0x10de", "0x0680"
 
 
 def read_fabric(_plan: Plan, root: str = "/") -> FabricFacts:
+    manager, imex = services.look(MANAGER, IMEX, root=root)
     return FabricFacts(
         nvswitches=count_switches(root),
-        manager=services.look(MANAGER, root),
-        imex=services.look(IMEX, root),
+        manager=manager,
+        imex=imex,
         imex_channels=tuple(_channels(root)),
         boot_seconds=time.clock_gettime(time.CLOCK_BOOTTIME),
     )

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from holdfast.analysis.machine import Leftovers, Plan, ShmSegment, StuckProcess, Unread
 from holdfast.check.readers.orphans import find_orphans
 from holdfast.system.holders import holders
-from holdfast.system.proc import ProcessRow, process_table, row_of
+from holdfast.system.proc import ProcessRow, process_table, row_of, shows_whole_machine
 from holdfast.system.process import describe
 
 # NCCL, torch, CUDA, Intel OpenMP, and Python's multiprocessing name theirs so.
 SEGMENTS = ("nccl-*", "torch_*", "cuda.shm.*", "__KMP_*", "sem.mp-*", "psm_*")
 # The kernel gives its first namespaces fixed numbers (include/linux/proc_ns.h).
-FIRST_PID_NAMESPACE = "pid:[4026531836]"
 FIRST_IPC_NAMESPACE = "ipc:[4026531839]"
 BETWEEN_LOOKS = 0.05
 """seconds; a healthy disk or network call is over by then"""
@@ -70,10 +69,7 @@ def _may_hold(seen: os.stat_result, hidden: frozenset[int]) -> bool:
 
 def _sees_memory_of_processes_outside() -> bool:
     """A container with the host's IPC namespace has the host's /dev/shm, not its processes."""
-    return (
-        os.readlink("/proc/self/ns/pid") != FIRST_PID_NAMESPACE
-        and os.readlink("/proc/self/ns/ipc") == FIRST_IPC_NAMESPACE
-    )
+    return not shows_whole_machine() and os.readlink("/proc/self/ns/ipc") == FIRST_IPC_NAMESPACE
 
 
 def _deep_sleep(row: ProcessRow) -> str:

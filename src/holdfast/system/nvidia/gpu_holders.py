@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,8 +10,6 @@ from holdfast.system import proc, process
 from holdfast.system.nvidia.library import Library
 
 NOT_TOLD = Unread(why="the driver does not list the processes on this GPU")
-FIRST_PID_NAMESPACE = "pid:[4026531836]"
-"""the machine's own: PROC_PID_INIT_INO in linux/proc_ns.h"""
 
 
 def read_holders(nvml: Library, gpu: Any, minor: int | None) -> tuple[GpuHolder, ...] | Unread:
@@ -48,9 +45,9 @@ def _describe(pid: int, memory: int | None, minor: int | None) -> GpuHolder:
 def _is_the_drivers(pid: int, minor: int | None) -> bool:
     """The driver numbers processes as the machine does. In a container the same number belongs to
     another process, unless that one has this very GPU open."""
+    if proc.shows_whole_machine():
+        return True
     try:
-        if os.readlink("/proc/self/ns/pid") == FIRST_PID_NAMESPACE:
-            return True
         return f"/dev/nvidia{minor}" in proc.open_files(pid)
     except OSError:
         return False
