@@ -64,6 +64,12 @@ def test_what_fails_every_way_is_not_p2ps_fault() -> None:
     assert failure(smoke) == failure(hung())
 
 
+def test_what_fails_after_all_sums_is_not_p2ps_fault_by_rounds_of_sums() -> None:
+    records = [r for r in up_to("nccl") if (r.kind, r.stage) != ("done", "nccl")]
+    stuck = verdict([*records, *channels(WORLD, "P2P/CUMEM"), *(late(r, "nccl") for r in RANKS)])
+    assert transports.conclude(stuck, [passed("shm", SHM)]).stages == stuck.stages
+
+
 def test_a_round_that_took_p2p_all_the_same_proves_nothing() -> None:
     smoke = transports.conclude(hung(), [passed("shm", "P2P/CUMEM")])
     assert failure(smoke) == failure(hung())

@@ -23,6 +23,9 @@ PAIR_BYTES = 128 << 20
 MOST_PAIRED = 16
 """ranks whose pairs are all tried, one after the other: 120 pairs, some ten seconds"""
 
+PAIRING_BELOW = 30.0
+"""seconds that all pairs may take, by the speed of the sums: sockets among 16 ranks take minutes"""
+
 REPEATS = 3
 """timed calls for each rung, after one that is not timed (the first one connects)"""
 

@@ -14,6 +14,7 @@ from holdfast.check.smoke.stages import (
     LADDER,
     MOST_PAIRED,
     PAIR_BYTES,
+    PAIRING_BELOW,
     PERIOD,
     REPEATS,
     TOP_RUNG,
@@ -37,7 +38,7 @@ class Sums:
         self.world = world
         self.device = device
         self.report = report
-        self.last_seconds = 0.0
+        self.last_size, self.last_seconds = LADDER[0], 0.0
 
     def climb(self) -> None:
         """The ladder: each size once to connect, then timed, every result compared exactly."""
@@ -45,22 +46,28 @@ class Sums:
             self._rung(size)
 
     def climb_to_the_top(self) -> None:
-        """One more rung where all GPUs have room for it and the one before was fast: all ranks
-        must come to the same answer."""
+        """One more rung where all GPUs have room for it and the one before was fast."""
         free = self.torch.cuda.mem_get_info(self.device)[0]
-        willing = free > ROOM * TOP_RUNG and self.last_seconds < TOP_RUNG_BELOW
-        votes = self.torch.tensor([int(willing)], device=self.device)
-        self.torch.distributed.all_reduce(votes)
-        if int(votes.item()) == self.world:
+        if self._all_agree(free > ROOM * TOP_RUNG and self.last_seconds < TOP_RUNG_BELOW):
             self._rung(TOP_RUNG)
 
     def pair_up(self) -> None:
         """Every two ranks by themselves: one slow link hides in the sum of all."""
         if not 2 < self.world <= MOST_PAIRED:  # two ranks are a pair already
             return
+        pairs = self.world * (self.world - 1) // 2
+        expected = pairs * (1 + REPEATS) * PAIR_BYTES / self.last_size * self.last_seconds
+        if not self._all_agree(expected < PAIRING_BELOW):
+            return
         for second in range(self.world):
             for first in range(second):
                 self._pair(first, second)
+
+    def _all_agree(self, willing: bool) -> bool:  # noqa: FBT001 - a vote
+        """All ranks must come to the same answer, or they would wait for each other."""
+        votes = self.torch.tensor([int(willing)], device=self.device)
+        self.torch.distributed.all_reduce(votes)
+        return int(votes.item()) == self.world
 
     def _rung(self, size: int) -> None:
         took = []
@@ -73,7 +80,7 @@ class Sums:
             self._finish()
             took.append(time.monotonic() - began)
             wrong = wrong or self._first_difference(mine, self._sum(size, round_number))
-        self.last_seconds = statistics.median(took[1:])
+        self.last_size, self.last_seconds = size, statistics.median(took[1:])
         self.report("rung", size=size, seconds=self.last_seconds, correct=not wrong, text=wrong)
 
     def _pair(self, first: int, second: int) -> None:
