@@ -15,6 +15,7 @@ EDGE = (
     "srcRank=0 srcCudaDev=0 srcNvmlDev=0 dstRank=1 dstCudaDev=1 dstNvmlDev=1 path=NVL "
     "handle=CUMEM_POSIX_FD"
 )
+OK, GAP, FAULT = DiagnosticKind.OK, DiagnosticKind.GAP, DiagnosticKind.FAULT
 CASES = [
     # src/diagnostics/p2p.cc
     (
@@ -46,6 +47,27 @@ CASES = [
         DiagnosticKind.FAULT,
     ),
     ("[INFO] p2p: setup failed on rank 3 result=1", "p2p", DiagnosticKind.GAP),
+    # src/ras/diagnostics_xid.cc and others of 2.32.3
+    (
+        (
+            "[INFO] Xid 79 detected 3 minutes ago on host a. The NVIDIA Xid catalog recommends "
+            "resetting the affected GPU. Follow the documented GPU-reset capabilities: https://x"
+        ),
+        "Xid",
+        DiagnosticKind.FAULT,
+    ),
+    (
+        (
+            "[INFO] Xid 31 detected 3 minutes ago on host a. Restart the affected application. "
+            "For guidance, see the NVIDIA Xid documentation: https://x"
+        ),
+        "Xid",
+        DiagnosticKind.GAP,
+    ),
+    ("[OK]   Xid/SXid: no events requiring immediate attention across 2 hosts", "Xid/SXid", OK),
+    ("[INFO] Xid/SXid: no kernel-log source was available on host a", "Xid/SXid", GAP),
+    ("[INFO] NVLink: inconsistent link speeds on rank(s) {3} across 8 ranks", "NVLink", FAULT),
+    ("[INFO] IOMMU groups: GPU and NIC groups differ on 8 pair(s)", "IOMMU groups", GAP),
     # src/diagnostics/ib_write_bw.cc
     (
         (
@@ -155,3 +177,26 @@ def test_everything_else_is_passed_over(line: str) -> None:
 )
 def test_which_versions_have_them(version: str, has: bool) -> None:
     assert has_diagnostics(version) is has
+
+
+PRINTED = """
+vm:2292 NCCL DIAG === NCCL Diagnostics ===
+vm:2292 NCCL DIAG [INFO] net bw: required external tool missing in comm 0xdd7ce9498780edb3
+vm:2292 NCCL DIAG [INFO] net bw: setup failed on rank 0 in comm 0xdd7ce9498780edb3
+vm:2292 NCCL DIAG NCCL diagnostics completed in 25.1 ms across 3 ranks
+vm:2292 NCCL DIAG === RAS Diagnostics ===
+vm:2292 NCCL DIAG [OK]   GPU inventory: 1x NVIDIA H200 per node consistent across 3 ranks
+vm:2292 NCCL DIAG [OK]   ECC: no uncorrected volatile errors across 3 ranks in comm 0xdd7ce9498780
+vm:2292 NCCL DIAG [INFO] rdma_topo check: not usable on 3/3 ranks in comm 0xdd7ce94 (unavailable)
+vm:2292 NCCL DIAG [INFO] IOMMU mode: unable to identify relevant GPU/NIC pairs on 3/3 ranks
+vm:2292 NCCL DIAG [INFO] ATS state: unable to identify relevant NICs on 3/3 ranks in comm 0xdd7
+vm:2292 NCCL DIAG [OK]   Paths: self+NET across 3 ranks in comm 0xdd7ce9498780edb3
+"""
+"""by NCCL 2.32.3 on a healthy H200 without a network card"""
+
+
+def test_what_a_healthy_machine_printed_holds_no_fault() -> None:
+    found = read_report(PRINTED.splitlines())
+    assert len(found) == 8
+    assert not [one for one in found if one.kind is DiagnosticKind.FAULT]
+    assert {one.host for one in found} == {"vm"}

@@ -30,13 +30,16 @@ SETTING_CHECKS = ("NCCL environment",)
 """the others are about GPUs, their links and their driver"""
 _LINE = re.compile(
     r"^(?:(?P<host>\S+):(?P<pid>\d+) )?.*?NCCL DIAG \[(?P<tag>OK|INFO)\] +"
-    r"(?P<check>[A-Za-z0-9_* ]{1,40}): (?P<words>.+?)(?: in comm 0x[0-9a-f/x]+)?\s*$"
+    r"(?:(?P<check>[A-Za-z0-9_*/ ]{1,40}): |(?=(?P<event>S?Xid) \d))"
+    r"(?P<words>.+?)(?: in comm 0x[0-9a-f/x]+)?\s*$"
 )
 _FAULTS = re.compile(
     r"mismatch|differ across ranks|comparison may be|uncorrected volatile errors on rank"
-    r"|at or above threshold|inactive link|peer-memory import failed|launch/check failed"
+    r"|at or above threshold|inactive link|inconsistent link speeds|peer-memory import failed"
+    r"|launch/check failed"
     r"|topology check failed|peer accesses passed verification|edges verified|off median"
     r"|tool run timed out|tool run failed|server did not start"
+    r"|catalog recommends resetting|SXid \d+ detected .*recommended response"
 )
 """in an [INFO] line: NCCL found something; any other such line says what it could not look at"""
 
@@ -83,5 +86,8 @@ def _result(match: re.Match[str]) -> DiagnosticLine:
     else:
         kind = DiagnosticKind.FAULT if _FAULTS.search(words) else DiagnosticKind.GAP
     return DiagnosticLine(
-        check=match["check"].strip(), kind=kind, words=words, host=match["host"] or ""
+        check=(match["check"] or match["event"]).strip(),
+        kind=kind,
+        words=words,
+        host=match["host"] or "",
     )
