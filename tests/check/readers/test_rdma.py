@@ -135,6 +135,7 @@ def test_a_look_of_a_run_costs_its_deadline_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_card(tmp_path, "mlx5_0", trees.infiniband(counters={"symbol_error": 7}))
+    monkeypatch.setattr(rdma, "LOOK_SECONDS", 30.0)
     seen = rdma.look(str(tmp_path))
     assert isinstance(seen, tuple)
     assert seen[0].counters == {"symbol_error": 7}

@@ -22,6 +22,11 @@ from tests.run.scenes import a_rank, a_scene, ended, held_up, on_nodes, words
 NDR = "400 Gb/sec (4X NDR)"
 
 
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rdma, "LOOK_SECONDS", 30.0)
+
+
 def watching(root: Path) -> RdmaWatch:
     watch = RdmaWatch(str(root))
     watch.begin()
@@ -74,9 +79,9 @@ def test_a_machine_without_rdma_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_a_card_that_hangs_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rdma, "LOOK_SECONDS", 0.2)
     a_card(tmp_path, "mlx5_0")
     watch = watching(tmp_path)
+    monkeypatch.setattr(rdma, "LOOK_SECONDS", 0.2)
     hangs = port_file(tmp_path, "counters/symbol_error")
     hangs.unlink()
     os.mkfifo(hangs)

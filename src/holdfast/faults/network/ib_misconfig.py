@@ -247,8 +247,8 @@ def roce_port_has_no_usable_address(facts: MachineFacts) -> Finding | list[Findi
     useless = [one for one in (*empty, *local) if (one.port.rate or 0) >= fastest]
     if useless:
         return _no_address(facts, useless, every=len(useless) == len(taken))
-    kinds = sorted({one.gid.kind for one in ports if one.gid})
-    return FAULT.ok(f"{text.counted(len(ports), 'RoCE port')} with an address: {', '.join(kinds)}")
+    usable = [one for one in ports if one.reaches_others]
+    return FAULT.ok(f"NCCL finds an address for {len(usable)} of {len(ports)} RoCE ports")
 
 
 def _foreign_addresses(
