@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="HOST:PORT",
-        help="a running job, by asking NCCL's RAS (2.24 or newer); default: NCCL_RAS_ADDR, else "
-        "localhost:28028",
+        help="a running job, by asking NCCL's RAS (2.24 or newer; before 2.27.3 that may crash a "
+        "job which makes communicators); default: NCCL_RAS_ADDR, else localhost:28028",
     )
     runs.add_folder_only(parser)
     parser.add_argument("--list", action="store_true", help="every fault, one line each")
@@ -174,7 +174,7 @@ def _explain_running(pids: list[int], arguments: argparse.Namespace) -> int:
     from holdfast.run.watch import attach, verdict
 
     streams.remark(f"watching for {attach.WATCHED:g} s, without touching the processes")
-    scene, still, world = attach.look(pids)
+    scene, still, world = attach.look(pids, ask_ras=arguments.ras is not None)
     stands = all(view.rank in still for view in scene.ranks)
     said = verdict.judge(scene, standstill=stands)
     wreckage = from_scene.wreckage(scene, said, standstill=stands, world=world)

@@ -55,6 +55,16 @@ def status(address: RasAddress, *, seconds: float, patience: int = 0) -> bytes |
     return _ask(address, settings, b"VERBOSE STATUS", seconds)
 
 
+def listens(address: RasAddress) -> bool:
+    """Whether anything does; nothing is sent."""
+    for family, place in _places(address):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as link:
+            link.settimeout(STAGGER)
+            link.connect(place)
+            return True
+    return False
+
+
 def diagnostics(address: RasAddress, *, seconds: float) -> bytes | Unread | None:
     """NCCL's own comparison of the ranks' GPUs, driver and settings: since 2.31."""
     return _ask(address, [], b"DIAGNOSTICS", seconds)

@@ -80,7 +80,7 @@ def test_nccl_is_asked_where_the_ranks_say_that_it_listens(
     with ras_server.serving(lambda: made[0]) as port:
         started.append(start(SLEEPER, RANK="0", NCCL_RAS_ADDR=f"127.0.0.1:{port}"))
         made[0] = ras_server.job(7, 6, first_pid=started[0].pid)
-        look = attach.look([started[0].pid], seconds=1.1).scene.ras
+        look = attach.look([started[0].pid], seconds=1.1, ask_ras=True).scene.ras
     assert isinstance(look, RasLook)
     assert look.before is not None, "two looks, to see what moved"
     assert started[0].pid in look.answer.pids

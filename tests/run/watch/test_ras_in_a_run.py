@@ -25,14 +25,14 @@ for step in range(40):
     optimizer.step()
     time.sleep(0.02)
     if step == 30 and rank == 2:
-        time.sleep(9)
+        time.sleep(600)
 """
 
 
 @pytest.mark.long
 @needs_live_recorders
 @pytest.mark.parametrize(("behind", "said"), [(2, "agrees"), (1, "points elsewhere")])
-def test_the_notice_has_a_second_witness(tmp_path: Path, behind: int, said: str) -> None:
+def test_the_verdict_has_a_second_witness(tmp_path: Path, behind: int, said: str) -> None:
     script, pids = tmp_path / "job.py", tmp_path / "pids"
     script.write_text(JOB)
     pids.mkdir()
@@ -48,10 +48,12 @@ def test_the_notice_has_a_second_witness(tmp_path: Path, behind: int, said: str)
     with ras_server.serving(now, stopped=1) as port:
         done = holdfast_command.run(
             *("run", "--no-check", "--runs", str(tmp_path / "runs"), "--nproc-per-node", "3"),
-            *(str(script), str(pids)),
+            *("--patience", "5", "--max-restarts", "0", str(script), str(pids)),
             environment={"NCCL_RAS_ADDR": f"127.0.0.1:{port}"},
         )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 124, done.stderr
+    notice, _, verdict = done.stderr.partition("verdict[HOLD606]")
+    assert "RAS" not in notice  # it may come back, and NCCL may crash over the question
     words = f"NCCL's RAS {said}: rank {behind} has launched 30 AllReduce, the others 31"
-    assert words in done.stderr, done.stderr
+    assert words in verdict, done.stderr
     assert list(tmp_path.glob("runs/*/attempt-0/evidence-*/ncclras.txt"))

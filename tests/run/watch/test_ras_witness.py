@@ -102,6 +102,13 @@ def test_another_job_on_the_port_is_no_witness() -> None:
         assert witness.look is None
 
 
+def test_only_what_listens_may_know_more() -> None:
+    with ras_server.serving(job(7, 6)) as port:
+        assert at(port).may_know_more()
+        assert not at(port, NCCL_RAS_ENABLE="0").may_know_more()
+    assert not at(port).may_know_more()
+
+
 @pytest.fixture
 def places(tmp_path: Path) -> Iterator[RunPlaces]:
     made = RunPlaces(RunPaths(str(tmp_path), "run"), lambda news: None)
@@ -118,9 +125,11 @@ def test_evidence_has_it_in_the_report_and_in_the_folder(
             monkeypatch.setenv("NCCL_RAS_ADDR", f"localhost:{port}")
             observer = Observer(places=places, memory_kills=lambda: 0)
             observer.ranks = [rank]
-            observer.take_evidence(ask_ras=False)
-            assert observer.ras.look is None
             observer.take_evidence()
+            assert observer.ras.look is None
+            assert observer.ras.may_know_more()
+            observer.take_evidence(ask_ras=True)
+            assert not observer.ras.may_know_more()
         observer.ranks = []
         observer.close()
         kept = Path(observer.evidence_folder) / "ncclras.txt"

@@ -332,7 +332,9 @@ def test_a_stall_of_hours_is_looked_at_ever_more_rarely(
         made.start(child.pid)
         now = made.watch.observer.started_at
         taken: list[float] = []
-        monkeypatch.setattr(made.watch.observer, "take_evidence", lambda _: taken.append(now))
+        monkeypatch.setattr(
+            made.watch.observer, "take_evidence", lambda *_, **__: taken.append(now)
+        )
         for _ in range(1000):
             now += 3.6
             made.watch.observer.evidence_at = taken[-1] if taken else 0.0

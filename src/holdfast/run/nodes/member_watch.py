@@ -211,7 +211,7 @@ class MemberWatch:
     def _obey(self, message: ToLauncher) -> None:
         if isinstance(message, TakeEvidence) and message.round == self.membership.round:
             number = message.number
-            self.guard.run("evidence", lambda: self.observer.take_evidence(number, ask_ras=False))
+            self.guard.run("evidence", lambda: self.observer.take_evidence(number))
             self.observer.keep_evidence()
             self._reported_at = 0.0
         elif isinstance(message, AbortRanks) and message.round == self.membership.round:

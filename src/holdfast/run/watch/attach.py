@@ -48,12 +48,14 @@ class AttachedJob(NamedTuple):
     have some"""
 
 
-def look(pids: Sequence[int], *, seconds: float = WATCHED) -> AttachedJob:
-    """A launcher's pid means its ranks: its descendants that were given a RANK."""
+def look(pids: Sequence[int], *, seconds: float = WATCHED, ask_ras: bool = False) -> AttachedJob:
+    """A launcher's pid means its ranks: its descendants that were given a RANK. `ask_ras`: only
+    where the user asks for it, since NCCL may crash over the question."""
     environments = {pid: _environment(pid) for pid in _ranks_of(pids)}
     numbered = _numbered(environments)
     ras = RasWitness(next(iter(environments.values()), {}))
-    ras.ask(numbered)
+    if ask_ras:
+        ras.ask(numbered)
     # A rank asked for its stack or recorder moves: all questions are outside the two readings
     # of the counters.
     stacks = pyspy.dump_many(numbered)
@@ -62,7 +64,8 @@ def look(pids: Sequence[int], *, seconds: float = WATCHED) -> AttachedJob:
     time.sleep(seconds)
     counters, at = activity.read_many(numbered), time.monotonic()
     last = ProcessSample(at, counters, pyspy.dump_many(numbered))
-    ras.ask(numbered)
+    if ask_ras:
+        ras.ask(numbered)
     recorders = {pid: _recorder(environments[pid]) for pid in numbered}
     ras.wait(RAS_WAIT)
     views = [

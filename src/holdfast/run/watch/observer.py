@@ -265,9 +265,10 @@ class Observer:
             rank.reset_timers(now, late=late)
         self.slept_at = now
 
-    def take_evidence(self, number: int = 0, *, ask_ras: bool = True) -> None:
-        """`number`: of the coordinator's request for it. `ask_ras`: the RAS of one node speaks for
-        the whole job, so only the coordinator asks."""
+    def take_evidence(self, number: int = 0, *, ask_ras: bool = False) -> None:
+        """`number`: of the coordinator's request for it. `ask_ras`: only for a job that is about to
+        be ended, since the question has crashed ranks that were making a communicator (NVIDIA/nccl
+        issues 1669, 2346); the RAS of one node speaks for the whole job."""
         self.evidence_wall = time.time()
         self.evidence_at = time.monotonic()  # also where something below fails: not at every look
         watched = self.watched()

@@ -1,4 +1,7 @@
-"""NCCL's RAS asked while a job stalls: a second witness, for which no evidence waits.
+"""NCCL's RAS asked before a job is ended over a stall: a second witness.
+
+A job that may come back is left alone: NCCL has crashed over the question while it made a
+communicator (NVIDIA/nccl issues 1669 and 2346).
 
 A process that was stopped keeps RAS waiting for seconds before it calls it missing. So it is asked
 in a thread of its own: what it says in time is in this look, what comes later in the next one. Its
@@ -77,6 +80,12 @@ class RasWitness:
         self._question: _Question | None = None
         self._answers: list[RasAnswer] = []
         self._problem: Unread | None = None
+
+    def may_know_more(self) -> bool:
+        """It was not asked in this attempt, and something listens there."""
+        self._collect()
+        asked = self._question is not None or self._problem is not None or bool(self._answers)
+        return not asked and self._address is not None and ras.listens(self._address)
 
     def ask(self, pids: Iterable[int]) -> None:
         """Never blocks; while a question is open there is no second one."""

@@ -37,6 +37,8 @@ from holdfast.run.watch.reporter import Reporter
 from holdfast.run.watch.stalls import StallMemory
 from holdfast.view import run_screen
 
+ACTION = "an action"
+"""the purpose of evidence that is taken when the job is about to be ended"""
 SETTLE = 0.25
 """seconds after a death in which the others may still say what they saw"""
 UNWIND = 2.0
@@ -258,7 +260,8 @@ class Watch:
         if self.evidence.came_for(purpose):
             return True
         number = self.evidence.ask(purpose, time.monotonic())
-        self.guard.run("evidence", lambda: self.observer.take_evidence(number))
+        ending = purpose == ACTION
+        self.guard.run("evidence", lambda: self.observer.take_evidence(number, ask_ras=ending))
         scene = self._scene(time.monotonic())
         self.reporter.evidence(scene, self.observer.evidence_folder)
         return not self.evidence.awaited(time.monotonic()) and self.evidence.came_for(purpose)
@@ -388,7 +391,7 @@ class Watch:
             return JobAction.HOLD
         if decision.action != "go-on" and self._is_out_of_date(found, scene):
             # Positions seen a while ago: a job that takes no steps may have moved on since.
-            if not self._evidence_is_here("an action"):
+            if not self._evidence_is_here(ACTION):
                 return JobAction.HOLD
             return self._decide(self._scene(time.monotonic()))
         if decision.action == "go-on":
@@ -407,7 +410,8 @@ class Watch:
     def _is_out_of_date(self, found: Verdict | None, scene: Scene) -> bool:
         if found is None or found.certain or exits.endings(scene):
             return False
-        return self.observer.evidence_age(time.monotonic()) >= pace.LOOK_AGAIN
+        old = self.observer.evidence_age(time.monotonic()) >= pace.LOOK_AGAIN
+        return old or self.observer.ras.may_know_more()
 
     def _act(self, decision: decide.Decision, found: Verdict | None, scene: Scene) -> JobAction:
         again = decision.action == "restart"
