@@ -361,6 +361,23 @@ test_check = check_table(
         )
     ),
     silent(a_machine(nvidia=nvidia(an_sxm_gpu(0, nvlinks=links(0), name="NVIDIA H200")))),
+    silent(
+        a_machine(
+            nvidia=nvidia(
+                *(a_gpu(n, nvlinks=links(12 if n < 4 else 0, 12, remote="gpu")) for n in range(6))
+            )
+        )
+    ),
+    speaks(
+        "note",
+        gpus(*(a_gpu(n, nvlinks=links(12 if n else 11, 12, remote="gpu")) for n in range(4))),
+        saying=["GPU 0: has 11 of 12 NVLinks up", "a bridge is missing, or links failed"],
+    ),
+    speaks(
+        "warning",
+        board(an_sxm_gpu(3, nvlinks=links(0))),
+        saying=["GPU 3: has 0 of 18 NVLinks up"],
+    ),
     silent(board(an_sxm_gpu(3, mig=True, mig_devices=(), nvlinks=links(0)))),
     speaks(
         "warning",
@@ -402,6 +419,13 @@ test_check = check_table(
         saying=["x16 gen 3 where x16 gen 5"],
     ),
     silent(gpus(a_gpu(1, pcie=_pcie(generation=2)))),  # idle
+    silent(
+        a_machine(
+            nvidia=nvidia(
+                a_gpu(0, busy=98, power=300.0, pcie=_pcie(16, 3), virtualization="passthrough")
+            )
+        )
+    ),
     silent(  # a guest does not see how its host's slot is wired
         a_machine(
             nvidia=nvidia(a_gpu(0, pcie=_pcie(width=8, generation=5), virtualization="passthrough"))

@@ -196,14 +196,17 @@ def _links(gpu: Gpu, peers: Sequence[Gpu]) -> Iterator[GpuTrouble]:
     active = len(gpu.nvlinks) - len(down)
     usual = _most_common(peers, lambda one: sum(link.active for link in one.nvlinks))
     full = next((n for name, n in FULL_BOARDS.items() if gpu.name.startswith(name)), 0)
-    by_switch = any(link.remote == "switch" for link in gpu.nvlinks)
-    expected = max(usual or 0, full if by_switch else 0)
-    if active < expected:
+    by_switch = any(link.remote == "switch" for one in peers for link in one.nvlinks)
+    expected = max(usual or 0, full if by_switch and active else 0)
+    # Between cards in slots a bridge may be missing on purpose.
+    if active < expected and (active or by_switch):
         yield _seen(gpu, f"{active} of {expected} NVLinks active", "nvidia-smi nvlink -s")(
-            Status.WARNING,
+            Status.WARNING if by_switch else Status.NOTE,
             f"has {active} of {expected} NVLinks up"
             + (f" (down: {text.numbers(down)})" if down else ""),
-            "NCCL goes around the missing ones: slower, or not at all behind NVSwitch",
+            "NCCL goes around the missing ones: slower, or not at all behind NVSwitch"
+            if by_switch
+            else "its equals have more: a bridge is missing, or links failed",
             "restart the fabric manager where there is one (`sudo systemctl restart "
             "nvidia-fabricmanager`), else reset all GPUs when idle (`sudo nvidia-smi -r`); if they "
             "stay down have the board looked at",
@@ -233,7 +236,8 @@ def _pcie(gpu: Gpu, peers: Sequence[Gpu]) -> Iterator[GpuTrouble]:
     # Cards of clouds, and of boards that divide a slot, are wired with fewer lanes for good; some
     # save power by narrowing an idle link. Then their equals do the same.
     odd = usual is not None and link.width < usual
-    if not odd and not slow and (gpu.virtualization in GUESTS or _all_alike(peers)):
+    # A guest does not see what its host's slot can do.
+    if not odd and (gpu.virtualization in GUESTS or (not slow and _all_alike(peers))):
         return
     now = f"x{link.width} gen {link.generation}"
     possible = f"x{link.width_possible} gen {link.generation_possible}"
