@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -82,7 +83,9 @@ class _Collector:
 
     def read_run(self, run: RunFolder) -> None:
         """A folder of `holdfast run`: its journal says who was who, and which attempt counts."""
-        self._tell(run.story, InputSource(name=run.paths.journal, kind="journal"))
+        journal = run.paths.journal
+        size = os.path.getsize(journal) if os.path.exists(journal) else 0
+        self._tell(run.story, InputSource(name=journal, kind="journal", size=size))
         for rank, file in () if run.story.finished else run.files():
             self.read_all([file], None, told=FileNameHints(rank=rank, host=run.marker.node))
 

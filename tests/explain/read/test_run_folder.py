@@ -172,9 +172,24 @@ def test_last_words_speak_where_the_log_is_silent(
 def test_nothing_is_said_of_a_run_that_ended_well(
     tmp_path: Path, pack: Callable[[Path], str]
 ) -> None:
-    report = explained(pack(full(tmp_path / "r", {"kind": "end", "exit_code": 0, "attempt": 0})))
+    run = pack(full(tmp_path / "r", {"kind": "end", "exit_code": 0, "attempt": 0}))
+    report = explained(run)
     assert not report.diagnoses
     assert not report.failed
+    assert any(source.size for source in gather([run]).sources), "else it would seem empty"
+
+
+@pytest.mark.parametrize("pack", [str, packed])
+def test_wrong_numbers_of_a_run_that_ended_well_are_explained(
+    tmp_path: Path, pack: Callable[[Path], str]
+) -> None:
+    wrong = {**VERDICT, "kind": "notice", "slug": "replica-mismatch", "code": "HOLD317"}
+    slow = {**VERDICT, "kind": "notice", "slug": "slow-rank", "code": "HOLD609"}
+    end = {"kind": "end", "exit_code": 0, "attempt": 0}
+    report = explained(pack(full(tmp_path / "r", wrong, slow, end)))
+    assert [(found.slug, found.culprit and found.culprit.rank) for found in report.diagnoses] == [
+        ("replica-mismatch", 1)
+    ]
 
 
 def two_nodes(root: Path) -> Path:

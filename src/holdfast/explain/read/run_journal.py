@@ -27,6 +27,7 @@ from holdfast.analysis.job.journal_records import (
 )
 from holdfast.analysis.job.phrases import stop_name
 from holdfast.analysis.logs.wreckage import Exit, LiveVerdict, LogLine
+from holdfast.catalogue import traits
 
 LARGEST = 64 << 20
 ENDED_WELL = "the run was restarted after it, and ended well"
@@ -53,7 +54,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     worlds: dict[str, tuple[int, ...]]
     """name -> ranks by their numbers in it, where they had formed several"""
     finished: bool
-    """this very attempt ended well: nothing is to be explained"""
+    """this very attempt ended well: no end is to be explained"""
     ended: bool = False
     """its launcher wrote the end of the run"""
     newest_at: float = 0.0
@@ -74,6 +75,11 @@ def read(text: bytes, source: str, *, attempt: int | None = None) -> Story:
     ended = [r for _, r in mine if isinstance(r, EndRecord)]
     judged = any(isinstance(r, VerdictRecord) for _, r in mine)
     finished = bool(ended) and ended[-1].exit_code == 0 and not judged
+    told = tuple(_told(mine, source, _afterwards(records, attempt)))
+    if (
+        finished
+    ):  # what ranks reported of wrong numbers is worth explaining, also of a job that ended
+        told = tuple(one for one in told if traits(one.slug).is_news)
     return Story(
         attempt=attempt,
         world_size=worlds[-1] if worlds else None,
@@ -81,7 +87,7 @@ def read(text: bytes, source: str, *, attempt: int | None = None) -> Story:
         newest=_pids(ranks, max((r.attempt for r in ranks), default=attempt)),
         host=hosts[-1] if hosts else "",
         exits=tuple(_exits(mine, source)),
-        told=() if finished else tuple(_told(mine, source, _afterwards(records, attempt))),
+        told=told,
         evidence=_evidence(mine),
         worlds=_worlds(mine),
         finished=finished,
