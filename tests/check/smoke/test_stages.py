@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.check.smoke.rank import version_of
 from holdfast.check.smoke.stages import (
     LADDER,
     MAX_WORLD,
@@ -91,3 +97,36 @@ def test_a_misplaced_chunk_and_an_old_result_show(world: int, position: int, shi
 def test_slow_imports_and_gpus_get_all_the_time_tcp_does_not() -> None:
     assert [deadline(s, 60.0) for s in ("start", "store", "gloo", "nccl")] == [60, 30, 30, 60]
     assert deadline("store", 5.0) == 5.0
+
+
+LOAD_AND_ASK = """
+import ctypes, sys
+from holdfast.check.smoke.rank import loaded_nccl_version
+print(repr(loaded_nccl_version()))
+ctypes.CDLL(sys.argv[1])
+print(loaded_nccl_version())
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make a library")
+def test_the_version_of_nccl_is_that_of_the_library_which_is_loaded(tmp_path: Path) -> None:
+    """torch tells the one it was built with; LD_PRELOAD may have brought another."""
+    code = "int ncclGetVersion(int *number) { *number = 23203; return 0; }"
+    made = tmp_path / "other-name.so"
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", "-xc", "-", "-o", str(made)],
+        input=code.encode(),
+        check=True,
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", LOAD_AND_ASK, str(made)], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.split() == ["''", "2.32.3"]
+
+
+@pytest.mark.parametrize(
+    ("number", "version"),
+    [(22809, "2.28.9"), (23203, "2.32.3"), (2708, "2.7.8"), (21005, "2.10.5")],
+)
+def test_versions_as_nccl_h_composes_them(number: int, version: str) -> None:
+    assert version_of(number) == version

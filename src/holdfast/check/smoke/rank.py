@@ -7,6 +7,7 @@ and stops at the first error, in its own words.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket
@@ -193,7 +194,26 @@ def _why_no_nccl(torch: Any, world: int) -> str:
 
 
 def nccl_version(torch: Any) -> str:
-    return ".".join(map(str, torch.cuda.nccl.version()))
+    """Of the library in this process; torch itself tells only the one it was built with."""
+    return loaded_nccl_version() or ".".join(map(str, torch.cuda.nccl.version()))
+
+
+def loaded_nccl_version() -> str:
+    """'' where none is loaded: this loads nothing, least of all another one."""
+    number = ctypes.c_int()
+    try:
+        loaded = ctypes.CDLL("libnccl.so.2", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        if loaded.ncclGetVersion(ctypes.byref(number)) != 0:
+            return ""
+    except (OSError, AttributeError):
+        return ""
+    return version_of(number.value)
+
+
+def version_of(number: int) -> str:
+    """As nccl.h composes it: 22809 is 2.28.9, and 2708, before 2.9, is 2.7.8."""
+    major, minor = (10_000, 100) if number >= 10_000 else (1000, 100)
+    return f"{number // major}.{number % major // minor}.{number % minor}"
 
 
 def ask_for_diagnostics(nccl: str) -> None:
