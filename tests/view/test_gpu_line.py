@@ -49,6 +49,10 @@ AMD = RocmFacts(gpus=("AMD Instinct MI300X",) * 8, driver="6.12.12")
             "GPUs: 8 × AMD Instinct MI300X, amdgpu 6.12.12 (seen by the kernel's files only)",
         ),
         ({"nvidia": NvidiaFacts(present=False)}, ""),
+        (
+            {"nvidia": NvidiaFacts(present=False, module="580.95.05", error="not found")},
+            "GPUs: none here, though NVIDIA's driver 580.95.05 is loaded on this machine",
+        ),
         ({"nvidia": Unread(why="not asked for"), "rocm": Unread(why="not asked for")}, ""),
     ],
 )

@@ -18,6 +18,9 @@ def describe(facts: MachineFacts) -> str:
     kinds = []
     if isinstance(facts.nvidia, NvidiaFacts) and facts.nvidia.present:
         kinds.append(_nvidia(facts.nvidia))
+    elif isinstance(facts.nvidia, NvidiaFacts) and facts.nvidia.module:
+        version = facts.nvidia.module
+        kinds.append(f"none here, though NVIDIA's driver {version} is loaded on this machine")
     if isinstance(facts.rocm, RocmFacts) and facts.rocm.gpus:
         driver = f", amdgpu {facts.rocm.driver}" if facts.rocm.driver else ""
         kinds.append(f"{_counted(facts.rocm.gpus)}{driver} (seen by the kernel's files only)")

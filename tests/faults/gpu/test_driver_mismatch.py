@@ -48,6 +48,7 @@ MISMATCHED = nvidia(
     error="Driver/library version mismatch", error_code=18, library="580.105.08", cuda="", gpus=()
 )
 UNLOADED = NvidiaFacts(present=True, library="580.95.05", error="Driver Not Loaded", error_code=9)
+WAITING = replace(UNLOADED, unbound=8)
 NO_LIBRARY = "libcuda.so.1: cannot open shared object file: No such file or directory"
 OLD = nvidia(module="550.54.15", cuda="12.4")
 
@@ -101,6 +102,15 @@ test_check = check_table(
         "error",
         a_machine(nvidia=UNLOADED, cuda=cuda(0, library="", version="")),
         saying=["kernel module is not loaded", "dmesg"],
+    ),
+    speaks(
+        "warning",
+        a_machine(nvidia=WAITING, cuda=cuda(0, library="", version=""), accelerators=()),
+        saying=["8 NVIDIA GPUs on the PCI bus without a kernel driver", "dkms status"],
+    ),
+    not_applicable(
+        torch_of("", nvidia=WAITING, cuda=cuda(0, library="", version=""), accelerators=()),
+        saying=["torch has no CUDA"],
     ),
     speaks(
         "error",

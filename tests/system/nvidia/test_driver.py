@@ -114,9 +114,41 @@ def test_a_mismatch_tells_both_versions(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert (facts.module, facts.library, facts.open_module) == ("580.95.05", "580.105.08", False)
 
 
-def test_a_module_that_is_not_loaded_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = read(monkeypatch, profiles.not_loaded())
+def test_a_module_that_is_not_loaded_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    card(tmp_path, "0000:3d:00.0")
+    facts = read(monkeypatch, profiles.not_loaded(), str(tmp_path))
     assert (facts.error, facts.module, facts.library) == ("Driver Not Loaded", "", "580.95.05")
+    assert (facts.present, facts.unbound) == (True, 1)
+
+
+def test_a_card_of_another_driver_waits_for_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    card(tmp_path, "0000:3d:00.0", driver="vfio-pci")
+    card(tmp_path, "0000:3e:00.0", kind="0x068000")  # an NVSwitch
+    facts = read(monkeypatch, profiles.not_loaded(), str(tmp_path))
+    assert (facts.present, facts.unbound) == (False, 0)
+
+
+def test_a_container_that_was_given_no_gpu_has_none(tmp_path: Path) -> None:
+    """/proc and /sys are those of its machine."""
+    loaded(tmp_path, "NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build")
+    card(tmp_path, "0000:3d:00.0", driver="nvidia")
+    facts = driver.read_driver(str(tmp_path))
+    assert isinstance(facts, NvidiaFacts)
+    assert (facts.present, facts.module, facts.error_code) == (False, "580.159.04", 12)
+
+
+def card(root: Path, place: str, *, kind: str = "0x030200", driver: str = "") -> None:
+    folder = root / "sys/bus/pci/devices" / place
+    folder.mkdir(parents=True)
+    (folder / "vendor").write_text("0x10de\n")
+    (folder / "class").write_text(f"{kind}\n")
+    if driver:
+        (root / "drivers" / driver).mkdir(parents=True)
+        (folder / "driver").symlink_to(root / "drivers" / driver)
 
 
 # --- what is not there --------------------------------------------------------------------------

@@ -146,7 +146,8 @@ class NvidiaFacts(Fact, frozen=True):
     """The driver, and every GPU it shows here."""
 
     present: bool
-    """is there any sign of the driver: a device node, its kernel module, its library"""
+    """are there GPUs to ask for: a device node, a driver that answers or fails, or a card without
+    any driver. Not so in a container that was given none, whatever its machine has"""
     module: str = ""
     """version of the kernel module; '' when it is not loaded or not visible"""
     open_module: bool | None = None
@@ -164,6 +165,8 @@ class NvidiaFacts(Fact, frozen=True):
     gpus: tuple[Gpu, ...] = ()
     bindings: str = ""
     """version of nvidia-ml-py"""
+    unbound: int = 0
+    """GPUs on the PCI bus that no kernel driver has taken"""
 
 
 class CudaProbe(Fact, frozen=True):

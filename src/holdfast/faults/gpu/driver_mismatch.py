@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CudaFacts, CudaProbe, MachineFacts, NvidiaFacts, known
@@ -50,8 +51,8 @@ FAULT = Fault(
 
 MISMATCH, COMPAT_UNSUPPORTED = 803, 804
 """CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"""
-NVML_MISMATCH, NOT_LOADED = 18, 9
-"""NVML_ERROR_LIB_RM_VERSION_MISMATCH, NVML_ERROR_DRIVER_NOT_LOADED"""
+NVML_MISMATCH, NOT_LOADED, NO_LIBRARY = 18, 9, 12
+"""NVML_ERROR_LIB_RM_VERSION_MISMATCH, _DRIVER_NOT_LOADED, _LIBRARY_NOT_FOUND"""
 
 
 @FAULT.check(needs=("nvidia", "cuda", "software", "accelerators"))
@@ -121,6 +122,8 @@ def _compat(_: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Finding | 
 def _missing(facts: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Finding | None:
     """A part of the driver is not there, though GPUs are."""
     devices = [node for node in known(facts.accelerators) if "/nvidia" in node]
+    if nvidia.error_code in (NOT_LOADED, NO_LIBRARY) and nvidia.unbound and not devices:
+        return _no_driver(facts, nvidia)
     if nvidia.error_code == NOT_LOADED and not devices:
         return FAULT.does_not_apply("the NVIDIA driver is not loaded, and no GPU device is here")
     if nvidia.error_code == NOT_LOADED:
@@ -140,6 +143,20 @@ def _missing(facts: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Findi
         evidence=_probe_evidence(probes, cuda),
         fix="start the container with `--gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; "
         "on the machine itself install the driver's compute libraries",
+    )
+
+
+def _no_driver(facts: MachineFacts, nvidia: NvidiaFacts) -> Finding:
+    cards = text.counted(nvidia.unbound, "NVIDIA GPU")
+    if not known(facts.software).torch_cuda:
+        return FAULT.does_not_apply(f"{cards} without a driver, and torch has no CUDA")
+    return FAULT.warning(
+        f"{cards} on the PCI bus without a kernel driver",
+        reason="torch will find no GPU; after an upgrade of the kernel the driver's module must be "
+        "built again, or none was ever installed",
+        evidence=[Evidence(quote=nvidia.error, source="NVML")],
+        fix="`sudo modprobe nvidia`, and read `sudo dmesg | grep -i nvrm`; if there is no such "
+        "module, `dkms status` says whether it was built for this kernel",
     )
 
 

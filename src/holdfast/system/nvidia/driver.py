@@ -9,12 +9,13 @@ import re
 import msgspec
 
 from holdfast.analysis.machine import Gpu, NvidiaFacts, Unread
-from holdfast.system import deadline
+from holdfast.system import deadline, sysfs
 from holdfast.system.nvidia.each_gpu import ask_each
 from holdfast.system.nvidia.gpu import identify, read_gpu
 from holdfast.system.nvidia.library import (
     LIBRARY_NOT_FOUND,
     MISSING,
+    NOT_LOADED,
     WHY_GONE,
     GpuGone,
     Library,
@@ -22,15 +23,17 @@ from holdfast.system.nvidia.library import (
 )
 from holdfast.system.nvidia.library import version_of_bindings as bindings
 
+NVIDIA, GPU_CLASSES = "0x10de", ("0x0300", "0x0302")
+"""of PCI: vendor, and the classes of GPUs with and without a screen"""
 _MODULE = re.compile(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)")
 
 
 def read_driver(root: str = "/") -> NvidiaFacts | Unread:
     """Everything; at most until the deadline of the question that this answers."""
     module, is_open = _module(root)
-    visible = bool(module) or _device_nodes(root)
+    nodes, unbound = _device_nodes(root), _unbound_gpus(root)
     if not installed():
-        return MISSING if visible else NvidiaFacts(present=False)
+        return MISSING if nodes else NvidiaFacts(present=bool(unbound), unbound=unbound)
     nvml = Library()
     answer = deadline.ask(
         {"driver": lambda: _describe_driver(nvml)},
@@ -43,9 +46,10 @@ def read_driver(root: str = "/") -> NvidiaFacts | Unread:
         facts, count = msgspec.msgpack.decode(answer, type=tuple[NvidiaFacts, int])
     return msgspec.structs.replace(
         facts,
-        present=visible or facts.error_code != LIBRARY_NOT_FOUND,
+        present=nodes or unbound > 0 or facts.error_code not in (LIBRARY_NOT_FOUND, NOT_LOADED),
         module=module or facts.module,
         open_module=is_open,
+        unbound=unbound,
         gpus=_every_gpu(nvml, count, root),
     )
 
@@ -72,24 +76,27 @@ def _describe_driver(nvml: Library) -> bytes:
 
 def _module(root: str) -> tuple[str, bool | None]:
     """Version of the loaded kernel module, and whether it is the open one."""
-    text = _text(root, "proc/driver/nvidia/version")
+    text = sysfs.text(root, "proc/driver/nvidia/version")
     version = _MODULE.search(text)
     if version is None:
-        return _text(root, "sys/module/nvidia/version").strip(), None
+        return sysfs.text(root, "sys/module/nvidia/version"), None
     return version[1], "Open Kernel Module" in text
 
 
 def _device_nodes(root: str) -> bool:
-    names = os.listdir(os.path.join(root, "dev"))
-    return any(re.fullmatch(r"nvidia(\d+|ctl)", name) for name in names)
+    return any(re.fullmatch(r"nvidia(\d+|ctl)", name) for name in sysfs.listed(root, "dev"))
 
 
-def _text(root: str, path: str) -> str:
-    try:
-        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+def _unbound_gpus(root: str) -> int:
+    """Cards that wait for a driver: after an upgrade of the kernel its module may be missing. One
+    that another driver has (nouveau, or vfio for a virtual machine) is used on purpose."""
+    folder = os.path.join(root, "sys/bus/pci/devices")
+    return sum(
+        sysfs.text(folder, name, "vendor") == NVIDIA
+        and sysfs.text(folder, name, "class").startswith(GPU_CLASSES)
+        and not os.path.exists(os.path.join(folder, name, "driver"))
+        for name in sysfs.listed(folder)
+    )
 
 
 # --- its GPUs -----------------------------------------------------------------------------------
@@ -131,7 +138,4 @@ def _read(nvml: Library, index: int) -> bytes:
 
 def _bus_ids(root: str) -> list[str]:
     """Where the driver has GPUs, by the names of its folders alone: reading them asks the GPU."""
-    try:
-        return sorted(os.listdir(os.path.join(root, "proc/driver/nvidia/gpus")))
-    except OSError:
-        return []
+    return sysfs.listed(root, "proc/driver/nvidia/gpus")

@@ -17,6 +17,7 @@ MISSING = Unread(why=f"{PACKAGE} is not installed beside holdfast: pip install {
 
 # Return values of nvml.h. Not taken from the bindings: old ones lack the newer of them.
 NO_PERMISSION = 4
+NOT_LOADED = 9
 LIBRARY_NOT_FOUND = 12
 GPU_IS_LOST = 15
 RESET_REQUIRED = 16
