@@ -149,7 +149,8 @@ def _last_trouble(service: Service, root: str) -> str:
     told = [line.strip() for line in log.splitlines() if _TROUBLE.search(line)]
     # systemd's own lines ('Failed with result') come last and say less than the program's.
     own = [line for line in told if service.unit not in line] or told
-    return shorten(own[-1], LONGEST_RESULT) if own else ""
+    plain = "".join(c if c.isprintable() else " " for c in own[-1]) if own else ""
+    return shorten(plain, LONGEST_RESULT)
 
 
 def _tail(path: str, size: int = 1 << 14) -> str:

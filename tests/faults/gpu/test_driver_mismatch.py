@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.machine import CudaFacts, MachineFacts, NvidiaFacts, Software, Unread
-from holdfast.analysis.machine.cuda_versions import oldest_driver, why_it_runs
+from holdfast.analysis.machine.cuda_versions import code_for, oldest_driver, why_it_runs
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.machines import a_machine
-from tests.faults.made_gpus import cuda, nvidia
+from tests.faults.made_gpus import a_gpu, cuda, nvidia
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -117,6 +117,22 @@ test_check = check_table(
         a_machine(cuda=met(-1, NO_LIBRARY, step="load", library="", version="")),
         saying=["libcuda.so.1) cannot be loaded", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"],
     ),
+    speaks(
+        "error",
+        torch_of("13.0", nvidia=nvidia(a_gpu(name="Tesla V100-SXM2-32GB", architecture="volta"))),
+        saying=["no code for GPU 0 (Tesla V100-SXM2-32GB)", "CUDA 12.6"],
+    ),
+    speaks(
+        "warning",
+        torch_of("12.6", nvidia=nvidia(a_gpu(name="NVIDIA B200", architecture="blackwell"))),
+        saying=["no compiled code for GPU 0 (NVIDIA B200)", "CUDA 12.8 or newer"],
+    ),
+    silent(torch_of("12.8", nvidia=nvidia(a_gpu(architecture="blackwell")))),
+    silent(torch_of("12.6", nvidia=nvidia(a_gpu(architecture="volta")))),
+    silent(torch_of("13.0", nvidia=nvidia(a_gpu(architecture="")))),
+    silent(  # a display card that the job does not see
+        torch_of("13.0", nvidia=nvidia(a_gpu(0), a_gpu(1, architecture="pascal")), cuda=cuda(1))
+    ),
     silent(a_machine()),
     silent(torch_of("12.8")),  # an older CUDA
     silent(torch_of("12.8", nvidia=OLD, cuda=cuda(version="12.4"))),  # minor-version compatibility
@@ -175,6 +191,23 @@ def test_an_older_major_version_is_all_that_stops_a_program(
 @pytest.mark.parametrize(("driver", "program"), [("", "13.0"), ("13.0", ""), ("N/A", "13.0")])
 def test_a_version_that_is_not_told_proves_nothing(driver: str, program: str) -> None:
     assert why_it_runs(driver, program) is None
+
+
+@pytest.mark.parametrize(
+    ("architecture", "program", "code"),
+    [
+        ("volta", "13.0", "none"),
+        ("maxwell", "12.9", "compiled"),
+        ("turing", "13.1", "compiled"),
+        ("blackwell", "12.6", "intermediate"),
+        ("blackwell", "12.8", "compiled"),
+        ("rubin", "13.0", "compiled"),
+        ("", "13.0", ""),
+        ("volta", "", ""),
+    ],
+)
+def test_which_code_a_program_can_hold(architecture: str, program: str, code: str) -> None:
+    assert code_for(architecture, program) == code
 
 
 @pytest.mark.parametrize(("program", "branch"), [("11.8", "450"), ("13.1", "580"), ("14.0", "")])

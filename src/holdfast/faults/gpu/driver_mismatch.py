@@ -17,14 +17,17 @@ How to be sure `holdfast check --only driver-mismatch` compares them. By hand: `
 Fix            Install a newer driver, or a torch built for an older CUDA
                (download.pytorch.org/whl/cu…). After a driver upgrade: reboot, or reload the module.
                For a new GPU: install a torch whose arch list contains it.
-Known limits   `check` does not look for code of the GPU's architecture inside torch ('no kernel
-               image'), and knows only the torch of its own interpreter. Under minor-version
-               compatibility PTX of a newer CUDA cannot be compiled; `check` does not warn of that,
-               since torch brings compiled code. CUDA's `unknown error` names no cause, so that
-               diagnosis is a guess.
+Known limits   Whether torch has code for the GPU is judged by its CUDA version, not by looking into
+               it: wheels may leave out more. `check` knows only the torch of its own interpreter.
+               Under minor-version compatibility PTX of a newer CUDA cannot be compiled; `check`
+               does not warn of that, since torch brings compiled code. CUDA's `unknown error`
+               names no cause, so that diagnosis is a guess.
 Sources        https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
                https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
                https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
+               https://docs.nvidia.com/cuda/archive/13.0.0/cuda-toolkit-release-notes/index.html
+               https://github.com/pytorch/pytorch/issues/157517 (Maxwell, Pascal, Volta)
+               https://github.com/pytorch/pytorch/issues/153944 (Blackwell)
                https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
                pytorch/pytorch torch/cuda/__init__.py, c10/cuda/CUDAFunctions.cpp: the messages
 """
@@ -37,8 +40,8 @@ from holdfast import text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CudaFacts, CudaProbe, MachineFacts, NvidiaFacts, known
-from holdfast.analysis.machine.cuda_versions import oldest_driver, why_it_runs
-from holdfast.analysis.machine.gpu_lines import together
+from holdfast.analysis.machine.cuda_versions import code_for, oldest_driver, why_it_runs
+from holdfast.analysis.machine.gpu_lines import gpu_numbers, together
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -63,19 +66,23 @@ def versions_do_not_fit(facts: MachineFacts) -> Finding:
     for look in (_mismatch, _compat, _missing):
         if found := look(facts, nvidia, cuda):
             return found
-    torch = known(facts.software).torch_cuda
-    version = cuda.version or nvidia.cuda
-    if nvidia.error and not version:
+    if nvidia.error and not cuda.version:
         return FAULT.skipped(f"the NVIDIA driver could not be asked: {nvidia.error}")
+    return _torch_does_not_fit(nvidia, cuda, known(facts.software).torch_cuda)
+
+
+def _torch_does_not_fit(nvidia: NvidiaFacts, cuda: CudaFacts, torch: str) -> Finding:
+    """Against the driver, and against the GPUs."""
     if not torch:
         return FAULT.ok(f"driver {nvidia.module}: library and kernel module fit; no CUDA in torch")
+    version = cuda.version or nvidia.cuda
     rule = why_it_runs(version, torch)
     if rule is None:
         return FAULT.skipped("the driver does not say which CUDA it supports")
-    return (
-        _too_old(nvidia, cuda, torch)
-        if not rule
-        else FAULT.ok(f"driver {nvidia.module} (CUDA {version}) runs torch's CUDA {torch}: {rule}")
+    if not rule:
+        return _too_old(nvidia, cuda, torch)
+    return _no_code(nvidia, cuda, torch) or FAULT.ok(
+        f"driver {nvidia.module} (CUDA {version}) runs torch's CUDA {torch}: {rule}"
     )
 
 
@@ -175,6 +182,38 @@ def _too_old(nvidia: NvidiaFacts, cuda: CudaFacts, torch: str) -> Finding:
             *_versions(nvidia),
         ],
         fix=f"install {newer}, or {OTHER_TORCH}",
+    )
+
+
+def _no_code(nvidia: NvidiaFacts, cuda: CudaFacts, torch: str) -> Finding | None:
+    """GPUs of the job that are too old or too new for torch's CUDA."""
+    tried = {probe.uuid for probe in cuda.probes}
+    gpus = [gpu for gpu in nvidia.gpus if not tried or gpu.uuid in tried]
+    best = {gpu.index: code_for(gpu.architecture, torch) for gpu in gpus}
+    lacking = [gpu for gpu in gpus if best[gpu.index] in ("none", "intermediate")]
+    if not lacking:
+        return None
+    names = text.names(gpu.name or gpu.architecture for gpu in lacking)
+    which = f"{gpu_numbers(gpu.index for gpu in lacking)} ({names})"
+    evidence = [
+        Evidence(quote=line, source="NVML")
+        for line in together((gpu.index, f"{gpu.name}, {gpu.architecture}") for gpu in lacking)
+    ]
+    evidence.append(Evidence(quote=f"torch's CUDA {torch}", source="torch/version.py"))
+    if any(best[gpu.index] == "none" for gpu in lacking):
+        return FAULT.error(
+            f"torch has no code for {which}: it is built with CUDA {torch}",
+            reason="CUDA 13 no longer makes code for Maxwell, Pascal and Volta (`no kernel image "
+            "is available for execution on the device`)",
+            evidence=evidence,
+            fix="install a torch built with CUDA 12.6, or use newer GPUs",
+        )
+    return FAULT.warning(
+        f"torch has no compiled code for {which}: it is built with CUDA {torch}",
+        reason="code for Blackwell comes with CUDA 12.8; an older torch fails there (`no kernel "
+        "image is available`), unless it was built with PTX for newer GPUs",
+        evidence=evidence,
+        fix="install a torch built with CUDA 12.8 or newer",
     )
 
 
