@@ -93,8 +93,8 @@ def _tell(torch: Any, arguments: Mapping[str, Any], entering: Callable[[int], No
 
 
 def found_on(torch: Any, parameter_groups: Any) -> None:
-    """At its first step: scripts that touch their GPU only after init_process_group had none to
-    tell of there."""
+    """At its first step: scripts that touch their GPU only after init_process_group could name none
+    there."""
     if not _said or _said["device"]:
         return
     first: Any = next((p for group in parameter_groups for p in group["params"]), None)
