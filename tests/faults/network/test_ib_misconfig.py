@@ -237,6 +237,7 @@ test_run = run_table(
 TWO_NODES = a_plan(min_nodes=2, max_nodes=2)
 DOCKER = Container(kind="docker", sign="/.dockerenv", rootless=False, network="host", ipc="host")
 POD = msgspec.structs.replace(DOCKER, kind="kubernetes")
+EIGHT = tuple(f"/dev/nvidia{n}" for n in range(8))
 NEW = software(nccl="2.28.9")
 FOREIGN = (*gids(), *(Gid(n, "0000:0000:0000:0000:0000:ffff:0a09:0001", "") for n in (2, 3)))
 
@@ -306,6 +307,15 @@ test_check = check_table(
     ),
     speaks("note", a_machine(**rails(8, {3: made_rdma.DOWN})), saying=["mlx5_3:1 is down"]),
     speaks(
+        "warning",  # a storage card is excluded, and a rail is down
+        a_machine(
+            TWO_NODES,
+            **{**rails(9, {3: made_rdma.DOWN}), "accelerators": EIGHT},
+            settings=settings(NCCL_IB_HCA="^mlx5_8"),
+        ),
+        saying=["mlx5_3:1 is down", "NCCL will use 7 of 8"],
+    ),
+    speaks(
         "note",  # not one for each GPU
         a_machine(TWO_NODES, **{**rails(3, {2: made_rdma.DOWN}), "accelerators": ()}),
         saying=["may be a spare port"],
@@ -360,6 +370,14 @@ test_check = check_table(
     silent(a_machine(TWO_NODES, **rails(8, {3: {"state": "DOWN", "physical_state": "Disabled"}}))),
     silent(a_machine(TWO_NODES, **rails(8, dict.fromkeys(range(4), made_rdma.DOWN)))),  # half spare
     silent(a_machine(TWO_NODES, **rails(8), software=NEW)),
+    silent(  # the one that is down is excluded
+        a_machine(
+            TWO_NODES, **rails(8, {3: made_rdma.DOWN}), settings=settings(NCCL_IB_HCA="^mlx5_3")
+        )
+    ),
+    silent(  # hca-name-missing judges a list that selects
+        a_machine(TWO_NODES, **rails(8, {3: made_rdma.DOWN}), settings=settings(NCCL_IB_HCA="mlx5"))
+    ),
     silent(  # the container lacks the library: rdma-unused says so
         a_machine(TWO_NODES, **of(an_ib_port(), verbs_error=NO_LIBRARY))
     ),
@@ -390,7 +408,9 @@ test_check = check_table(
 @pytest.mark.parametrize("slug", RDMA_FAULTS)
 def test_healthy_machines_are_silent(slug: str, kind: str) -> None:
     facts = a_machine(TWO_NODES, **made_rdma.HEALTHY[kind])
-    spoken = [f for f in by_slug(slug).ask_check(facts) if f.status.concern]
+    findings = by_slug(slug).ask_check(facts)
+    assert findings
+    spoken = [f for f in findings if f.status.concern]
     assert [(kind, f.summary) for f in spoken] == []
 
 

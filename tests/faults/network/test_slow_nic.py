@@ -113,6 +113,14 @@ test_check = check_table(
     silent(a_machine(TWO_NODES, **made_rdma.DGX)),
     silent(a_machine(TWO_NODES, **BESIDE, settings=settings(NCCL_IB_HCA="=mlx5_0,mlx5_1"))),
     silent(a_machine(TWO_NODES, interfaces=(a_loopback(), replace(SLOW, speed=None)))),
+    not_applicable(a_machine(interfaces=(a_loopback(), SLOW)), saying=["one node"]),
+    not_applicable(a_machine(TWO_NODES, **made_rdma.EFA), saying=["EFA: a plugin"]),
+    not_applicable(
+        a_machine(
+            TWO_NODES, interfaces=(a_loopback(), SLOW), settings=settings(NCCL_NET="FasTrak")
+        ),
+        saying=["NCCL_NET=FasTrak: a plugin"],
+    ),
     silent(  # chosen by the user
         a_machine(
             TWO_NODES,

@@ -42,6 +42,7 @@ Sources        NVIDIA/nccl src/misc/ibvwrap.cc: ibvModifyQpLog, printIbModifyQpH
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 
 from holdfast import text
@@ -187,13 +188,22 @@ def ports_are_not_active(facts: MachineFacts) -> Finding | list[Finding]:
     gpus = facts.accelerators if not isinstance(facts.accelerators, Unread) else ()
     waiting = rdma_health.unconfigured(ports)
     found = [_no_subnet_manager(facts, waiting)] if waiting else []
-    if facts.setting(hca_choice.HCA) is None:  # else hca-name-missing knows which are meant
-        groups = rdma_health.down_among_others(ports, cards, len(gpus))
-        found += [_missing_rail(facts, group) for group in groups]
+    groups = rdma_health.down_among_others(_meant(facts, ports), cards, len(gpus))
+    found += [_missing_rail(facts, group) for group in groups]
     active = [port for port in ports if port.state == rdma_health.ACTIVE]
     return found or FAULT.ok(
         f"{len(active)} of {text.counted(len(ports), 'RDMA port')} active, no other is missed"
     )
+
+
+def _meant(facts: MachineFacts, ports: Sequence[RdmaPort]) -> Sequence[RdmaPort]:
+    """Those that NCCL_IB_HCA does not exclude; of a list that selects, hca-name-missing judges."""
+    setting = facts.setting(hca_choice.HCA)
+    value = setting.value if setting else ""
+    if value and not value.startswith("^"):
+        return ()
+    choice = hca_choice.choose(ports, value)
+    return (*choice.taken, *choice.inactive)
 
 
 def _no_subnet_manager(facts: MachineFacts, waiting: Sequence[RdmaPort]) -> Finding:
@@ -365,6 +375,7 @@ def port_failed_while_all_ranks_wait(scene: Scene) -> Verdict | None:
     worst = failed[0]
     where = f" of node {worst.node}" if worst.node else ""
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    card = shlex.quote(worst.change.port.rpartition(":")[0])
     titles = text.names(dict.fromkeys(waiting.values()), shown=2)
     ranks = f"{text.ranks(waiting)} {text.plural(waiting, 'waits', 'wait')}"
     return FAULT.verdict(
@@ -373,7 +384,7 @@ def port_failed_while_all_ranks_wait(scene: Scene) -> Verdict | None:
         ranks=(),
         victims=waiting,
         certain=False,
-        fix=f"look at that port{where}: `ibstat {worst.change.port.partition(':')[0]}`, then its "
+        fix=f"look at that port{where}: `ibstat {card}`, then its "
         "cable, transceiver and switch port",
         evidence=rdma_ports.evidence(failed),
     )

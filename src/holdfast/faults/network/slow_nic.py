@@ -103,8 +103,8 @@ def rdma_port_is_slow(facts: MachineFacts) -> Finding | list[Finding]:
     found = [_slow_port(port, why[port.name]) for port in ports if port.name in why]
     if facts.setting(hca_choice.HCA) is None:
         found += _for_management(ports)
-    rates = sorted({port.rate_text for port in ports if port.rate_text})
-    return found or [FAULT.ok(f"RDMA ports run at {', '.join(rates)}")] if rates else []
+    rates = ", ".join(sorted({port.rate_text or "an unknown rate" for port in ports}))
+    return found or ([FAULT.ok(f"RDMA ports run at {rates}")] if ports else [])
 
 
 def _slow_port(port: RdmaPort, why: str) -> Finding:
@@ -135,7 +135,7 @@ def _for_management(ports: Sequence[RdmaPort]) -> list[Finding]:
             reason="NCCL uses every active port; a card for management or storage should be left "
             "out",
             evidence=rdma_evidence.rates(slow),
-            fix=f"`export {hca_choice.HCA}=={','.join(meant)}`",
+            fix=f"`export {hca_choice.HCA}={shlex.quote('=' + ','.join(meant))}`",
         )
     ]
 
@@ -144,8 +144,10 @@ def _for_management(ports: Sequence[RdmaPort]) -> list[Finding]:
 def socket_interface_is_slow(facts: MachineFacts) -> Finding | list[Finding]:
     if not facts.plan.multi_node:
         return []  # rdma_port_is_slow says so
-    if rdma_use.use(facts).ports or rdma_use.is_efa_only(facts):
-        return []  # that carries the data
+    if rdma_use.use(facts).ports:
+        return []  # they carry the data
+    if other := rdma_use.plugin(facts) or ("EFA" if rdma_use.is_efa_only(facts) else ""):
+        return FAULT.does_not_apply(f"{other}: a plugin transfers the data")
     if not announced.has_nccl(facts):
         return FAULT.does_not_apply("NCCL is not installed, and there is no GPU")
     by_name = {interface.name: interface for interface in known(facts.interfaces)}
