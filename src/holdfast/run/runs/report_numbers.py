@@ -13,7 +13,7 @@ from holdfast.analysis.job.journal_records import (
 )
 
 STEPS_SHOWN = 3
-NOT_VERIFIED = "replicas were not compared: no rank took a step with an optimizer of torch"
+NOT_VERIFIED = "replicas were not compared: no rank reported a digest"
 
 
 def lines(records: Sequence[JournalRecord]) -> list[str]:
