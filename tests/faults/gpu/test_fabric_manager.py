@@ -253,7 +253,8 @@ test_check = check_table(
         guest(GpuFabric(state="not supported", status=""), cuda(1), 1), saying=["no NVSwitch"]
     ),
     not_applicable(
-        a_machine(nvidia=NvidiaFacts(present=False)), saying=["no NVIDIA GPU on this machine"]
+        a_machine(nvidia=NvidiaFacts(present=False, error="NVML Shared Library Not Found")),
+        saying=["no NVIDIA GPU on this machine"],
     ),
     not_applicable(
         hgx(tuple(replace(g, mig=True) for g in gpus(IN_PROGRESS)), UNTOLD), saying=["MIG"]

@@ -110,7 +110,7 @@ def has_fabric(fabric: FabricFacts, gpus: Iterable[Gpu]) -> bool:
 
 def why_there_is_none(nvidia: NvidiaFacts, fabric: FabricFacts, state: FabricState) -> str:
     """'' where GPUs of this machine should take part in a fabric."""
-    if nvidia.error:
+    if nvidia.present and nvidia.error:
         raise CouldNotLook(f"the NVIDIA driver could not be asked: {nvidia.error}")
     if not nvidia.gpus:
         return "no NVIDIA GPU on this machine"
