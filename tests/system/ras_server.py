@@ -207,8 +207,9 @@ def _mismatch(one: FakeCommunicator, label: str) -> list[str]:
 class _Client:
     """One connection: commands in, answers out; True when it is over."""
 
-    def __init__(self, now: Callable[[], FakeJob]) -> None:
-        self._now, self._json, self._received = now, False, b""
+    def __init__(self, now: Callable[[], FakeJob], asked: list[str]) -> None:
+        self._now, self._asked = now, asked
+        self._json, self._received = False, b""
 
     def take(self, chunk: bytes, link: socket.socket) -> bool:
         self._received += chunk
@@ -221,6 +222,7 @@ class _Client:
         return len(self._received) >= 1024
 
     def _answer(self, command: str) -> tuple[str, bool]:
+        self._asked.append(command)
         job, asked = self._now(), command.lower()
         if asked.startswith("client protocol "):
             return "SERVER PROTOCOL 2\n", False
@@ -238,8 +240,12 @@ class _Client:
 
 
 @contextlib.contextmanager
-def serving(now: Callable[[], FakeJob] | FakeJob, *, stopped: int = 0) -> Iterator[int]:
-    """The port it listens on; `stopped`: processes that listen there too and never answer."""
+def serving(
+    now: Callable[[], FakeJob] | FakeJob, *, stopped: int = 0, asked: list[str] | None = None
+) -> Iterator[int]:
+    """The port it listens on; `stopped`: processes that listen there too and never answer;
+    `asked`: takes every command."""
+    told: list[str] = [] if asked is None else asked
     ask = now if callable(now) else lambda: now
     with contextlib.ExitStack() as opened:
         first = opened.enter_context(_listener(0))
@@ -247,7 +253,7 @@ def serving(now: Callable[[], FakeJob] | FakeJob, *, stopped: int = 0) -> Iterat
         for _ in range(stopped):
             opened.enter_context(_listener(port))
         wake, woken = map(opened.enter_context, socket.socketpair())
-        thread = threading.Thread(target=_serve, args=(first, woken, ask), daemon=True)
+        thread = threading.Thread(target=_serve, args=(first, woken, ask, told), daemon=True)
         thread.start()
         try:
             yield port
@@ -265,7 +271,9 @@ def _listener(port: int) -> socket.socket:
     return link
 
 
-def _serve(listener: socket.socket, woken: socket.socket, now: Callable[[], FakeJob]) -> None:
+def _serve(
+    listener: socket.socket, woken: socket.socket, now: Callable[[], FakeJob], asked: list[str]
+) -> None:
     with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as opened:
         waiting.register(listener, selectors.EVENT_READ)
         waiting.register(woken, selectors.EVENT_READ)
@@ -275,7 +283,7 @@ def _serve(listener: socket.socket, woken: socket.socket, now: Callable[[], Fake
                     return
                 if key.fileobj is listener:
                     link = opened.enter_context(listener.accept()[0])
-                    waiting.register(link, selectors.EVENT_READ, _Client(now))
+                    waiting.register(link, selectors.EVENT_READ, _Client(now, asked))
                     continue
                 link = key.fileobj  # type: ignore[assignment]
                 with contextlib.suppress(OSError):

@@ -38,15 +38,24 @@ def test_the_fake_answers_as_the_real_one_did(made: FakeJob, name: str) -> None:
     assert recorded == {".json": ras_server.as_json(made), ".txt": ras_server.as_text(made)}
 
 
-@pytest.mark.parametrize("nccl", ["2.24.3", "2.28.3", "2.28.9", "2.30.7"])
-def test_every_version_is_asked_in_its_own_form(nccl: str) -> None:
+@pytest.mark.parametrize("nccl", ["2.28.7", "2.28.9", "2.30.7", "2.32.3"])
+def test_every_version_that_has_json_is_asked(nccl: str) -> None:
     with ras_server.serving(job(7, 7, 6, silent=[1], nccl=nccl)) as port:
         data = ras.status(RasAddress(HERE, port), seconds=10, patience=1)
     assert isinstance(data, bytes)
-    assert data.startswith(b"{") == (nccl >= "2.28.7")
     answer = reading.read(data)
     assert answer is not None
     assert (answer.nccl, [p.pid for p in answer.silent]) == (nccl, [601])
+
+
+@pytest.mark.parametrize("nccl", ["2.24.3", "2.26.5", "2.27.7", "2.28.3"])
+def test_a_version_whose_status_may_crash_the_job_is_not_asked_for_it(nccl: str) -> None:
+    asked: list[str] = []
+    with ras_server.serving(job(7, 7, nccl=nccl), asked=asked) as port:
+        answer = ras.status(RasAddress(HERE, port), seconds=10)
+    assert isinstance(answer, Unread)
+    assert "older than 2.28.7" in answer.why
+    assert asked == ["CLIENT PROTOCOL 2", "SET FORMAT json"]
 
 
 def test_localhost_is_found_without_a_name_server() -> None:

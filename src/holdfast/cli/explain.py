@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="HOST:PORT",
-        help="a running job, by asking NCCL's RAS (2.24 or newer; before 2.27.3 that may crash a "
-        "job which makes communicators); default: NCCL_RAS_ADDR, else localhost:28028",
+        help="a running job, by asking NCCL's RAS (2.28.7 or newer); default: NCCL_RAS_ADDR, else "
+        "localhost:28028",
     )
     runs.add_folder_only(parser)
     parser.add_argument("--list", action="store_true", help="every fault, one line each")

@@ -41,7 +41,7 @@ def look(address: RasAddress) -> LiveRas:
     """Raises EnvironmentFailure where nothing answers."""
     first = _answer(address)
     if isinstance(first, Unread):
-        raise EnvironmentFailure(first.why, hint=_hint(address))
+        raise EnvironmentFailure(first.why, hint=_hint(address, first.why))
     time.sleep(APART)
     second, other_jobs = _again(address, first)
     answers = (first,) if second is None else (first, second)
@@ -96,7 +96,12 @@ def _diagnostics(
     return read_report(data.decode("utf-8", "replace").splitlines())
 
 
-def _hint(address: RasAddress) -> str:
+def _hint(address: RasAddress, why: str) -> str:
+    if why.endswith(ras.TOO_OLD):
+        return (
+            "if the job is past its start and makes no new groups: `echo verbose status | nc "
+            f"{address.host} {address.port} | holdfast explain`"
+        )
     if address.on_this_machine:
         return (
             "ask on a machine of the job, inside its container if it has one; `ss -ltnp 'sport = "

@@ -35,6 +35,10 @@ NOTHING_LISTENS = (
     "nothing listens there: NCCL is older than 2.24, has no communicator yet, or runs with "
     "NCCL_RAS_ENABLE=0"
 )
+TOO_OLD = (
+    "its NCCL is older than 2.28.7, whose RAS may crash the job when it is asked while a "
+    "communicator is being made (NVIDIA/nccl#1669, #2346)"
+)
 _Place = tuple[int, Any]
 
 
@@ -47,7 +51,11 @@ class _HungUpError(_NoAnswerError):
 
 
 def status(address: RasAddress, *, seconds: float, patience: int = 0) -> bytes | Unread | None:
-    """Its status, as JSON where it can, else as text; None where nothing listens.
+    """Its status as JSON; None where nothing listens.
+
+    Text is not asked for: before 2.27.3 RAS may crash its process while a communicator is made
+    (NVIDIA/nccl#1669), and up to 2.32 at least when it formats one as text that is not ready
+    (NVIDIA/nccl#2346). JSON is formatted without that step, and is there since 2.28.7.
 
     `patience`: whole seconds that RAS waits for other processes of the job; 0 for its own 5 s.
     """
@@ -77,9 +85,7 @@ def _ask(
     try:
         with _greeted(_places(address), end) as link:
             for setting in settings:
-                link.settimeout(_left(end))
-                link.sendall(setting + b"\n")
-                _line(link, end)  # an older one answers `ERROR: Unknown command`: text it is
+                _set(link, setting, end)
             link.settimeout(_left(end))
             link.sendall(question + b"\n")
             return _until_it_hangs_up(link, end)
@@ -92,6 +98,13 @@ def _ask(
     except OSError as problem:
         words = problem.strerror or str(problem)
         return Unread(why=f"NCCL's RAS at {address} could not be asked: {words}")
+
+
+def _set(link: socket.socket, setting: bytes, end: float) -> None:
+    link.settimeout(_left(end))
+    link.sendall(setting + b"\n")
+    if _line(link, end).strip().upper() != b"OK":  # `ERROR: Unknown command SET FORMAT json`
+        raise _NoAnswerError(TOO_OLD)
 
 
 def _places(address: RasAddress) -> list[_Place]:

@@ -124,6 +124,30 @@ def test_older_texts_name_missing_ranks_in_a_row_and_count_all_operations_togeth
     assert group.changing
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        (),
+        (FakeRank(1057455228, 600, state="silent"), FakeRank(0, 601)),
+        (FakeRank(0, 600, state="silent"), FakeRank(0, 601)),
+        (FakeRank(-3, 600, state="silent"), FakeRank(0, 601)),
+    ],
+)
+def test_a_communicator_that_is_not_ready_accuses_no_process(made: tuple[FakeRank, ...]) -> None:
+    """As NCCL 2.27.3 to 2.32 send it while one is being made: zeros, or garbage."""
+    whole = job(7, 7).communicators[0]
+    found = answer(FakeJob(communicators=(FakeCommunicator(made, hash=0), whole)))
+    assert found.silent == ()
+    assert [one.name for one in found.communicators] == [f"{whole.hash:x}"]
+
+
+def test_a_text_with_garbage_accuses_no_process() -> None:
+    text = TEXT.replace(" 4         4   RUNNING", " 0         0    NOCOMM")
+    found = reading.read(text.replace("Rank 2 --", "Rank 1057455228 --").encode())
+    assert found is not None
+    assert found.communicators == ()
+
+
 def test_a_rank_that_answers_and_has_left_is_not_silent() -> None:
     gone = FakeRank(1, 601, state="left")
     found = answer(FakeJob(communicators=(FakeCommunicator((FakeRank(0, 600), gone)),)))

@@ -85,7 +85,7 @@ def _from_json(data: bytes, source: str) -> RasAnswer | None:
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    communicators = tuple(map(_communicator, document.communicators))
+    communicators = tuple(map(_communicator, filter(_is_sane, document.communicators)))
     members = [m for one in communicators for m in one.members]
     return RasAnswer(
         nccl=_fitting(_VERSION, document.nccl_version),
@@ -97,6 +97,13 @@ def _from_json(data: bytes, source: str) -> RasAnswer | None:
     )
 
 
+def _is_sane(told: _Communicator) -> bool:
+    """One that is being made while RAS looks may come as zeros or garbage (NVIDIA/nccl#1762)."""
+    ranks = [one.rank for one in (*told.ranks, *told.missing_ranks)]
+    fits = len(ranks) == len(set(ranks)) and all(0 <= rank < told.size for rank in ranks)
+    return 0 < told.size < MOST_RANKS and fits
+
+
 def _communicator(told: _Communicator) -> RasCommunicator:
     answering = [_member(one, "answers") for one in told.ranks]
     # One that answered and does not know this communicator has left it, or not come.
@@ -104,7 +111,7 @@ def _communicator(told: _Communicator) -> RasCommunicator:
     found = _HASH.fullmatch(told.hash)
     return RasCommunicator(
         name=found[1] if found else "",
-        size=told.size if 0 < told.size < MOST_RANKS else 0,
+        size=told.size,
         members=tuple(sorted((*answering, *missing), key=lambda one: one.rank)),
         launched=_launched(answering),
     )

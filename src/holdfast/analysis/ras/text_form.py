@@ -159,21 +159,28 @@ class _Reader:
 
     def answer(self, source: str) -> RasAnswer:
         dead = {place for place, one in self._silent.items() if one.dead}
+        sizes = {name: self._sizes.get(group) for name, group in self._groups.items()}
         return RasAnswer(
             nccl=self._nccl,
             communicators=tuple(
                 RasCommunicator(
                     name=name,
-                    size=self._sizes.get(self._groups[name], 0),
+                    size=sizes[name] or 0,
                     members=tuple(_with_death(members[r], dead) for r in sorted(members)),
                     launched=self._launched.get(name, {}),
                 )
                 for name, members in self._members.items()
+                if _is_sane(members, sizes[name])
             ),
             silent=tuple(self._silent.values()),
             processes=self._processes,
             source=source,
         )
+
+
+def _is_sane(members: dict[int, RasMember], size: int | None) -> bool:
+    """One that is being made while RAS looks may come as zeros or garbage (NVIDIA/nccl#1762)."""
+    return size is None or (size > 0 and max(members, default=0) < size)
 
 
 def _with_death(one: RasMember, dead: set[tuple[str, int]]) -> RasMember:

@@ -9,7 +9,7 @@ Why            A collective completes when every member has entered it. One rank
 How to be sure holdfast compares the ranks' flight recorders to see which ranks entered the
                collective and which did not, and takes the stack of the missing one from outside.
                `py-spy dump --pid PID` shows the same. CPU time and bytes read and written tell
-               whether it is stuck or busy. `holdfast explain --ras` asks NCCL itself (2.24 and
+               whether it is stuck or busy. `holdfast explain --ras` asks NCCL itself (2.28.7 and
                newer) which processes answer, and how many collectives each has launched.
 Fix            Look at the line it is in. If the work takes long by design, do not make the others
                wait for it (save in the background), or give the group a longer timeout. holdfast

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.analysis.job import pace, start_failure
+from holdfast.analysis.job import pace, ras_question, start_failure
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.scene import exits, overruns
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene, SurvivingProcess
@@ -260,7 +260,7 @@ class Watch:
         if self.evidence.came_for(purpose):
             return True
         number = self.evidence.ask(purpose, time.monotonic())
-        ending = purpose == ACTION
+        ending = purpose == ACTION and ras_question.may_be_asked(self._scene(time.monotonic()))
         self.guard.run("evidence", lambda: self.observer.take_evidence(number, ask_ras=ending))
         scene = self._scene(time.monotonic())
         self.reporter.evidence(scene, self.observer.evidence_folder)
@@ -411,7 +411,7 @@ class Watch:
         if found is None or found.certain or exits.endings(scene):
             return False
         old = self.observer.evidence_age(time.monotonic()) >= pace.LOOK_AGAIN
-        return old or self.observer.ras.may_know_more()
+        return old or (ras_question.may_be_asked(scene) and self.observer.ras.may_know_more())
 
     def _act(self, decision: decide.Decision, found: Verdict | None, scene: Scene) -> JobAction:
         again = decision.action == "restart"
