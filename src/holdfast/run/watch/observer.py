@@ -40,8 +40,9 @@ from holdfast.system.cpu import Looker
 from holdfast.system.deaths import DeathWatch
 from holdfast.system.kernel_log import KernelLog
 
-RAS_WAIT = 0.1
-"""seconds for the answer of NCCL's RAS, once all other evidence is here; it takes milliseconds"""
+RAS_WAIT = 1.0
+"""seconds for the answer of NCCL's RAS, once all other evidence is here: it takes milliseconds, and
+longer only where the kernel gives the question to a stopped rank first"""
 COUNTERS_EVERY = 1.0
 """seconds between two looks at the kernel's counters"""
 
