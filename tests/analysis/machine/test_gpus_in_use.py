@@ -39,6 +39,11 @@ def test_a_gpu_that_is_free_or_not_this_jobs_is_no_reason(facts: MachineFacts) -
     assert why_leave_alone(facts) == ""
 
 
+def test_a_busy_gpu_is_in_use_whoever_holds_it() -> None:
+    assert "GPU 0 is 97 % busy" in why_leave_alone(a_machine(nvidia=nvidia(a_gpu(0, busy=97))))
+    assert why_leave_alone(a_machine(nvidia=nvidia(a_gpu(0, busy=3)))) == ""
+
+
 def test_memory_that_an_invisible_process_holds_is_use() -> None:
     taken = a_gpu(0, memory_used=60 * GIB)
     assert "not visible here" in why_leave_alone(a_machine(nvidia=nvidia(taken)))

@@ -19,6 +19,7 @@ from typing import Any
 
 GPUS = int(os.environ.get("FAKE_GPUS", "0"))
 BROKEN = os.environ.get("FAKE_NCCL_BROKEN", "")
+UUID = os.environ.get("FAKE_UUID", "00000000-0000-0000-0000-00000000000")
 VERSION = tuple(map(int, os.environ.get("FAKE_NCCL_VERSION", "2.28.9").split(".")))
 
 
@@ -59,7 +60,7 @@ def pretend(torch: Any) -> None:
     torch.cuda.set_device = lambda _: None
     torch.cuda.mem_get_info = lambda _=None: (0, 80 << 30)
     torch.cuda.get_device_properties = lambda _: type(
-        "Properties", (), {"uuid": f"00000000-0000-0000-0000-00000000000{os.environ['LOCAL_RANK']}"}
+        "Properties", (), {"uuid": f"{UUID}{os.environ['LOCAL_RANK']}"}
     )
     torch.cuda.nccl.version = lambda: VERSION
     dist.is_nccl_available = lambda: True

@@ -10,6 +10,8 @@ from holdfast.analysis.machine.visible_gpus import gpus_here, used_by_ranks
 
 A_CONTEXT = 256 << 20
 """bytes: less than any CUDA program holds, more than a desktop or a monitor does"""
+BUSY = 50
+"""per cent of the time: no idle GPU is, whatever draws a desktop on it"""
 UNSEEN_SHARE = 0.05
 """of a GPU's memory that is taken by processes which are not visible here"""
 
@@ -22,8 +24,12 @@ def why_leave_alone(facts: MachineFacts) -> str:
     except CouldNotLook:
         return ""
     for gpu in gpus:
-        if (used is None or gpu.index in used) and not gpu.unread and _in_use(gpu, held(gpu)):
-            return f"another program uses it, which a test would disturb: {held(gpu).description}"
+        if gpu.unread or (used is not None and gpu.index not in used):
+            continue
+        if _in_use(gpu, held(gpu)):
+            return f"a test would disturb another program: {held(gpu).description}"
+        if (gpu.busy or 0) >= BUSY:
+            return f"a test would disturb another program: GPU {gpu.index} is {gpu.busy} % busy"
     return ""
 
 

@@ -20,9 +20,10 @@ Fix            Set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the fast interfa
 Known limits   `holdfast check` compares the speeds that the kernels report: of RDMA ports with
                others of the same model of card, and between nodes; what a card alone could reach is
                not known. Virtual interfaces report no speed. The smoke test compares pairs with
-               their median: where all links are slow alike, none stands out. A running
-               job's slow link is recognised in logs only: a kernel line about it, NCCL's report of
-               a changed speed, or the result of nccl-tests.
+               their median: where all links are slow alike, none stands out, unless RDMA cards
+               carry far more (slow-collectives). A running job's slow link is recognised in logs
+               only: a kernel line about it, NCCL's report of a changed speed, or the result of
+               nccl-tests.
 Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
                https://github.com/NVIDIA/nccl-tests (Avg bus bandwidth)
                https://docs.kernel.org/networking/ethtool-netlink.html

@@ -135,7 +135,7 @@ def _also_by(names: Sequence[str]) -> str:
 
 def _success(smoke: Smoke) -> str:
     passed = [stage.name for stage in smoke.stages if stage.status == "ok"]
-    top = max(smoke.ladder, key=lambda rung: (rung.size, rung.bandwidth), default=None)
+    top = smoke.top_rung("nccl") or smoke.top_rung("gloo")
     speed = ""
     if top:
         speed = (
