@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -163,3 +166,27 @@ def test_a_question_that_follows_another_is_asked_when_that_is_answered(tmp_path
     answers = deadline.ask(stuck, seconds=0.5, longer={"later": 20}, after={"later": "earlier"})
     assert answers["later"] == b"before"
     assert isinstance(answers["earlier"], Unread)
+
+
+def test_a_child_that_is_left_behind_does_not_hold_our_output() -> None:
+    """`x=$(holdfast check)` ends when all who could write there are gone."""
+    script = """
+        import os, time
+        from holdfast.system import deadline
+
+        def left_behind():
+            if os.fork() == 0:
+                time.sleep(40)  # as one that not even SIGKILL ends
+                os._exit(0)
+            time.sleep(40)
+
+        print(deadline.ask({"stuck": left_behind}, seconds=0.3)["stuck"].why)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout == "no answer within 0.3 s\n"

@@ -131,6 +131,7 @@ def _answer(question: Question, pipe: int, seconds: float, began: float) -> NoRe
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + 1)  # should the parent be killed meanwhile
+    _leave_output(pipe)
     try:
         payload = b"+" + question()
     except BaseException as problem:  # noqa: BLE001 - whatever it was, the parent must hear of it
@@ -140,6 +141,15 @@ def _answer(question: Question, pipe: int, seconds: float, began: float) -> NoRe
             out.write(payload)
     finally:
         os._exit(0)
+
+
+def _leave_output(pipe: int) -> None:
+    """Whoever reads our output waits until the last one who could write to it is gone: a child
+    that is stuck in a driver for ever must not be one."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for standard in (1, 2):
+        if standard != pipe:  # which it may be where we were started without them
+            os.dup2(null, standard)
 
 
 def _words(problem: BaseException) -> str:
