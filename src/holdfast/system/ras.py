@@ -42,11 +42,11 @@ TOO_OLD = (
 _Place = tuple[int, Any]
 
 
-class _NoAnswerError(Exception):
+class _NoRasAnswerError(Exception):
     """Why there is no answer, in a user's words."""
 
 
-class _HungUpError(_NoAnswerError):
+class _RasHungUpError(_NoRasAnswerError):
     """Before it said anything: another process on the same port may."""
 
 
@@ -93,7 +93,7 @@ def _ask(
         return None
     except TimeoutError:
         return Unread(why=f"NCCL's RAS at {address} did not answer within {seconds:g} s")
-    except _NoAnswerError as reason:
+    except _NoRasAnswerError as reason:
         return Unread(why=f"{address}: {reason}")
     except OSError as problem:
         words = problem.strerror or str(problem)
@@ -104,7 +104,7 @@ def _set(link: socket.socket, setting: bytes, end: float) -> None:
     link.settimeout(_left(end))
     link.sendall(setting + b"\n")
     if _line(link, end).strip().upper() != b"OK":  # `ERROR: Unknown command SET FORMAT json`
-        raise _NoAnswerError(TOO_OLD)
+        raise _NoRasAnswerError(TOO_OLD)
 
 
 def _places(address: RasAddress) -> list[_Place]:
@@ -143,7 +143,7 @@ def _greeted(places: list[_Place], end: float) -> Iterator[socket.socket]:
                 waiting.unregister(key.data)
                 try:
                     _check_greeting(_line(key.data, end))
-                except (_HungUpError, ConnectionError) as problem:  # a process on its way out
+                except (_RasHungUpError, ConnectionError) as problem:  # a process on its way out
                     problems.append(problem)
                     key.data.close()
                     continue
@@ -174,7 +174,7 @@ def _worst(problems: list[Exception]) -> Exception:
 
 def _check_greeting(line: bytes) -> None:
     if not line.upper().startswith(GREETED):
-        raise _NoAnswerError("what listens there is not NCCL's RAS")
+        raise _NoRasAnswerError("what listens there is not NCCL's RAS")
 
 
 def _line(link: socket.socket, end: float) -> bytes:
@@ -182,11 +182,11 @@ def _line(link: socket.socket, end: float) -> bytes:
     received = bytearray()
     while not received.endswith(b"\n"):
         if len(received) >= LONGEST_LINE:
-            raise _NoAnswerError("what listens there is not NCCL's RAS")
+            raise _NoRasAnswerError("what listens there is not NCCL's RAS")
         link.settimeout(_left(end))
         chunk = link.recv(1)
         if not chunk:
-            raise _HungUpError("the connection was closed before an answer came")
+            raise _RasHungUpError("the connection was closed before an answer came")
         received += chunk
     return bytes(received)
 
@@ -201,10 +201,10 @@ def _until_it_hangs_up(link: socket.socket, end: float) -> bytes:
             return b"".join(parts)
         have += len(chunk)
         if have > LARGEST:
-            raise _NoAnswerError(f"its answer is larger than {LARGEST >> 20} MiB")
+            raise _NoRasAnswerError(f"its answer is larger than {LARGEST >> 20} MiB")
         parts.append(chunk)
         if have < LONGEST_LINE and (refusal := _refusal(b"".join(parts))):
-            raise _NoAnswerError(refusal)
+            raise _NoRasAnswerError(refusal)
 
 
 def _refusal(answer: bytes) -> str:

@@ -49,7 +49,7 @@ def read(data: bytes, *, source: str = "") -> RasAnswer | None:
 # --- JSON ----------------------------------------------------------------------------------------
 
 
-class _Status(msgspec.Struct):
+class _RasStatus(msgspec.Struct):
     init_state: int = NO_ERROR
     async_error: int = NO_ERROR
     finalize_called: bool = False
@@ -59,30 +59,30 @@ class _Status(msgspec.Struct):
     considered_dead: bool = False
 
 
-class _Rank(msgspec.Struct):
+class _RasJsonRank(msgspec.Struct):
     rank: int
     host: str = ""
     pid: int = -1
-    status: _Status = msgspec.field(default_factory=_Status)
+    status: _RasStatus = msgspec.field(default_factory=_RasStatus)
     collective_counts: dict[str, int] = {}
 
 
-class _Communicator(msgspec.Struct):
+class _RasJsonCommunicator(msgspec.Struct):
     hash: str = ""
     size: int = 0
-    ranks: list[_Rank] = []
-    missing_ranks: list[_Rank] = []
+    ranks: list[_RasJsonRank] = []
+    missing_ranks: list[_RasJsonRank] = []
 
 
-class _Document(msgspec.Struct):
-    communicators: list[_Communicator]
+class _RasDocument(msgspec.Struct):
+    communicators: list[_RasJsonCommunicator]
     nccl_version: str = ""
     timestamp: str = ""
 
 
 def _from_json(data: bytes, source: str) -> RasAnswer | None:
     try:
-        document = msgspec.json.decode(data, type=_Document)
+        document = msgspec.json.decode(data, type=_RasDocument)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     communicators = tuple(map(_communicator, filter(_is_sane, document.communicators)))
@@ -97,14 +97,14 @@ def _from_json(data: bytes, source: str) -> RasAnswer | None:
     )
 
 
-def _is_sane(told: _Communicator) -> bool:
+def _is_sane(told: _RasJsonCommunicator) -> bool:
     """One that is being made while RAS looks may come as zeros or garbage (NVIDIA/nccl#1762)."""
     ranks = [one.rank for one in (*told.ranks, *told.missing_ranks)]
     fits = len(ranks) == len(set(ranks)) and all(0 <= rank < told.size for rank in ranks)
     return 0 < told.size < MOST_RANKS and fits
 
 
-def _communicator(told: _Communicator) -> RasCommunicator:
+def _communicator(told: _RasJsonCommunicator) -> RasCommunicator:
     answering = [_member(one, "answers") for one in told.ranks]
     # One that answered and does not know this communicator has left it, or not come.
     missing = [_member(one, _missing_state(one.status)) for one in told.missing_ranks]
@@ -117,13 +117,13 @@ def _communicator(told: _Communicator) -> RasCommunicator:
     )
 
 
-def _missing_state(status: _Status) -> RasState:
+def _missing_state(status: _RasStatus) -> RasState:
     if status.considered_dead:
         return "dead"
     return "silent" if status.unresponsive else "left"
 
 
-def _member(told: _Rank, state: RasState) -> RasMember:
+def _member(told: _RasJsonRank, state: RasState) -> RasMember:
     status = told.status
     counts = {
         op: count

@@ -46,13 +46,13 @@ _MISSING = re.compile(r"The missing ranks?: ([\d,]{1,20000})")
 
 
 def read(data: bytes, *, source: str) -> RasAnswer:
-    reader = _Reader()
+    reader = _RasTextReader()
     for number, raw in enumerate(data.split(b"\n", MOST_LINES)[:MOST_LINES], start=1):
         reader.line(raw[:LONGEST_LINE].decode("utf-8", "replace").strip(), number)
     return reader.answer(source)
 
 
-class _Reader:
+class _RasTextReader:
     def __init__(self) -> None:
         self._nccl = ""
         self._processes = 0

@@ -36,7 +36,7 @@ KEPT = 3
 """answers: the newest, and older ones to compare it with"""
 
 
-class _Question:
+class _RasQuestion:
     """One, from its start to its answer."""
 
     def __init__(self, address: RasAddress, pids: frozenset[int]) -> None:
@@ -77,7 +77,7 @@ class RasWitness:
 
     def begin(self) -> None:
         """The ranks of an attempt were started."""
-        self._question: _Question | None = None
+        self._question: _RasQuestion | None = None
         self._answers: list[RasAnswer] = []
         self._problem: Unread | None = None
 
@@ -91,7 +91,7 @@ class RasWitness:
         """Never blocks; while a question is open there is no second one."""
         self._collect()
         if self._address is not None and self._question is None:
-            self._question = _Question(self._address, frozenset(pids))
+            self._question = _RasQuestion(self._address, frozenset(pids))
 
     def wait(self, seconds: float) -> bytes:
         """What it answers to the question that is open, as it came; b'' where that takes longer."""
