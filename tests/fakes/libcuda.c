@@ -21,7 +21,14 @@ static int planned(const char *call) {
 #define BEGIN { int code = planned(__func__); if (code) return code; }
 
 int cuDriverGetVersion(int *version) { BEGIN *version = 12080; return 0; }
-int cuInit(unsigned flags) { BEGIN initialised = 1; return flags ? INVALID : 0; }
+int cuInit(unsigned flags) {
+    BEGIN
+    /* else an MPS daemon would start a server for this process */
+    const char *pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    if (flags || !pipes || strcmp(pipes, "/dev/null")) return INVALID;
+    initialised = 1;
+    return 0;
+}
 int cuDeviceGet(int *device, int ordinal) {
     BEGIN
     /* the one GPU must be the one that was chosen by its name */

@@ -66,11 +66,6 @@ test_check = check_table(
     ),
     speaks(
         "error",
-        a_machine(cuda=failed(805, "CUDA_ERROR_MPS_CONNECTION_FAILED")),
-        saying=["MPS daemon", "unset CUDA_MPS_PIPE_DIRECTORY"],
-    ),
-    speaks(
-        "error",
         a_machine(nvidia=refusing(999, "Unknown Error"), cuda=cuda(0)),
         saying=["cannot be used here: Unknown Error", "daemon-reload"],
     ),

@@ -190,6 +190,8 @@ def _probe(
     # Before the library is loaded, which reads them once.
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid or str(gpu.index)
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    # An MPS daemon would start a server for us, and end that of another user.
+    os.environ["CUDA_MPS_PIPE_DIRECTORY"] = os.devnull
     began = time.monotonic()
     answer = ProbeAnswer()
     step, skipped, code, error = "load", "", 0, ""

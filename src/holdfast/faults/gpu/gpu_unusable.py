@@ -5,7 +5,7 @@ What you see   `nvidia-smi` lists the GPU, or fails with `Failed to initialize N
                device(s) is/are busy or unavailable`, or a rank hangs at its first use of the GPU.
 Why            The device files a program needs (/dev/nvidia-uvm, /dev/nvidiaN) are missing or not
                permitted, often in a container that lost them; a module is not loaded; the GPU is
-               in a bad state and does not answer; the MPS daemon is named but not there.
+               in a bad state and does not answer.
 How to be sure `holdfast check --only gpu-unusable` starts a small CUDA program for each GPU: it
                initialises CUDA, and on a GPU that nothing uses also opens a context and copies a
                MiB there and back.
@@ -13,10 +13,11 @@ Fix            Restart the container, load nvidia_uvm, or fix the rights of /dev
                GPU that does not answer (`sudo nvidia-smi -r -i N`), else reboot or use another
                machine.
 Known limits   On a GPU that another program uses only CUDA's initialisation is tried. No kernel is
-               run. A GPU divided by MIG is not tried.
+               run. A GPU divided by MIG is not tried, and MPS is passed by: its daemon would start
+               a server for the look.
 Sources        https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html (CUresult)
                https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
-               https://docs.nvidia.com/deploy/mps/index.html
+               https://manpages.ubuntu.com/manpages/kinetic/man1/nvidia-cuda-mps-control.1.html
 """
 
 from __future__ import annotations
@@ -53,7 +54,6 @@ LOST = (
     "in a container: restart it, it lost its GPUs (`systemctl daemon-reload` on the machine does "
     "that); else `dmesg | grep -i nvrm`"
 )
-MPS = "start the MPS daemon, or `unset CUDA_MPS_PIPE_DIRECTORY`"
 MEANINGS = {
     2: ("memory that no visible program holds is taken", RESET),
     46: ("the GPU is in a bad state, or its compute mode keeps programs out", RESET),
@@ -62,7 +62,6 @@ MEANINGS = {
     214: ("the GPU met a memory error that cannot be corrected", RESET),
     304: ("a call of the operating system failed", DEVICE_FILES),
     999: ("CUDA gives no reason; mostly a device file or module is missing", DEVICE_FILES),
-    **dict.fromkeys(range(805, 811), ("the MPS daemon of this user does not serve it", MPS)),
 }
 
 
