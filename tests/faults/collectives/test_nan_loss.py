@@ -60,6 +60,11 @@ test_run = run_table(
             saying=["the gradients are nan on ranks 0-3 at once at step 17", "learning rate"]),
     notices(job(*(one for r in range(4) for one in lasting(r, 9, value="inf"))), ranks=[],
             certain=False, saying=["the loss is inf on ranks 0-3 at once at step 9"]),
+    # All ranks have ended by now.
+    notices(job(*SPREAD, ranks=0), ranks=[2], certain=False, saying=["the loss of rank 2 is nan"]),
+    # FSDP: rank 0 holds the shard, and any rank may have caused it.
+    notices(job(seen(0, 17, what="gradients"), *(one for r in range(4) for one in lasting(r, 18))),
+            ranks=[], certain=False, saying=["the gradients are nan on rank 0 at step 17"]),
     notices(job(*lasting(0, 9), ranks=1), ranks=[], certain=False, saying=["the loss is nan at"]),
     notices(job(*lasting(1, 9)), ranks=[1], certain=False, saying=["the loss of rank 1"]),
     overlooks(a_scene()),

@@ -57,7 +57,8 @@ CASES: dict[str, dict[str, Any]] = {
         "environment": {"PET_MAX_RESTARTS": "2"},
     },
     "ours": {
-        "argv": ["--patience", "8", "--no-check", "--dry-run", "--runs", "/d", "train.py"],
+        "argv": ["--patience", "8", "--no-check", "--dry-run", "--runs", "/d",
+                 "--verify-replicas", "100", "train.py"],
         "stock": ["train.py"],
     },
     "standalone": {"argv": ["--standalone", "--master-port", "29600", "train.py"]},
@@ -102,6 +103,7 @@ CASES: dict[str, dict[str, Any]] = {
         ]
     },
     "no patience": {"argv": ["--patience", "0", "t.py"]},
+    "no steps": {"argv": ["--verify-replicas", "0", "t.py"]},
     "endless patience": {"argv": ["--patience", "nan", "t.py"]},
     "no runs": {"argv": ["--runs", "", "t.py"]},
     "negative restarts": {"argv": ["--max-restarts", "-1", "t.py"]},
@@ -171,6 +173,8 @@ def test_our_own_flags(answered: Mapping[str, Any]) -> None:
     flags = answered["cases"]["ours"]
     seen = {name: flags[name] for name in ("patience", "check", "dry_run", "runs")}
     assert seen == {"patience": 8.0, "check": False, "dry_run": True, "runs": "/d"}
+    assert flags["verify_replicas"] == 100
+    assert answered["cases"]["plain"]["verify_replicas"] == 0
 
 
 @pytest.mark.parametrize(
@@ -212,6 +216,7 @@ def test_the_port_the_user_named_is_kept(
         ("other backend", "EnvironmentFailure", "omit --rdzv-backend: holdfast starts its own"),
         ("etcd, no id", "ConfigError", "two jobs at one etcd would be the same"),
         ("etcd, no place", "ConfigError", "nothing says where the nodes meet"),
+        ("no steps", "ConfigError", "--verify-replicas must be >= 1 steps, got 0"),
         ("no patience", "ConfigError", "--patience must be > 0 seconds, got 0"),
         ("endless patience", "ConfigError", "--patience must be > 0 seconds, got nan"),
         ("no runs", "ConfigError", "--runs must name a folder, got ''"),

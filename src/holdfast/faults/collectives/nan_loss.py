@@ -65,8 +65,9 @@ def loss_or_gradients_are_not_finite(scene: Scene) -> Verdict | None:
     )
     if first is None:
         return None
-    alone = bool(first.followed) or len(first.ranks) < len(scene.ranks)
-    culprits = first.ranks if alone and len(scene.ranks) > 1 else ()
+    # Gradients have been reduced: with FSDP they are NaN on the rank that holds their shard.
+    others = bool(first.followed) or len(first.ranks) < len(scene.ranks)
+    culprits = first.ranks if first.what == "loss" and others else ()
     step = scene.checkpoints.base + first.step
     return FAULT.verdict(
         f"{_what(scene, first, named=bool(culprits))} at step {step}{_then(first)}; steps "
@@ -85,8 +86,8 @@ def loss_or_gradients_are_not_finite(scene: Scene) -> Verdict | None:
 def _what(scene: Scene, first: FirstNotFinite, *, named: bool) -> str:
     are = "is" if first.what == "loss" else "are"
     if not named:
-        on = f" on {text.ranks(first.ranks)} at once" if len(first.ranks) > 1 else ""
-        return f"the {first.what} {are} {first.value}{on}"
+        on = f" on {text.ranks(first.ranks)}" if len(scene.ranks) > 1 else ""
+        return f"the {first.what} {are} {first.value}{on}{' at once' * (len(first.ranks) > 1)}"
     known = {view.rank for view in scene.ranks}.issuperset(first.ranks)
     who = phrases.who(scene, first.ranks) if known else text.ranks(first.ranks)
     return f"the {first.what} of {who} {are} {first.value}" + (", first," if first.followed else "")
