@@ -1,7 +1,7 @@
 """What NVIDIA's nccl-tests print: the devices, one row for each size, and a verdict of their own.
 
-Written from NVIDIA/nccl-tests src/util.cu and src/common.cu (2.19.6), whose table has not changed
-since 2.0 but for new columns at its end.
+Written from NVIDIA/nccl-tests src/util.cu and src/common.cu (2.19.6). The table is the same since
+2.13 (2022), but for new columns; before that some had no column for the root.
 """
 
 from __future__ import annotations
