@@ -11,9 +11,9 @@ How to be sure Run it again with `NCCL_P2P_DISABLE=1`, then with `NCCL_SHM_DISAB
                and times every pair of GPUs. `NCCL_TESTS_SPLIT="DIV 8"` tests each node by itself.
 Fix            Do not train there until it passes. Fix what the rounds show: p2p-acs-iommu,
                gpu-hardware, or the network.
-Known limits   The text of releases since 2.13 (2022) and the JSON (`-J`) are read; of older ones only
-               the lines around the table. A log that merely ends early cannot be told from a test
-               that still runs. Which GPU is at fault is not in the output.
+Known limits   The text of releases since 2.13 (2022) and the JSON (`-J`) are read; of older ones
+               only the lines around the table. A log that merely ends early cannot be told from a
+               test that still runs. Which GPU is at fault is not in the output.
 Sources        NVIDIA/nccl-tests src/common.cu and src/util.cu
                https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 """
