@@ -205,8 +205,7 @@ test_run = run_table(
         victims=[0, 1, 2, 3],
         certain=False,
         saying=[
-            "mlx5_3:1 went from ACTIVE to DOWN, link_downed +1",
-            "of node b",
+            "RDMA port mlx5_3:1 of node b went from ACTIVE to DOWN, link_downed +1",
             "ranks 0-3 wait in all_reduce #101, which no rank is missing from",
             "`ibstat mlx5_3`",
         ],
@@ -221,7 +220,11 @@ test_run = run_table(
         all_wait(FLAPPED, a_change("mlx5_5:1", state="gone"), UNANSWERED),
         ranks=[],
         certain=False,
-        saying=["mlx5_5:1 went from ACTIVE to gone", "(and 2 more)", "did not acknowledge"],
+        saying=[
+            "mlx5_5:1 of node b went from ACTIVE to gone",
+            "(and 2 more ports)",
+            "did not acknowledge",
+        ],
     ),
     overlooks(all_wait()),  # nothing happened at the ports
     overlooks(all_wait(A_FEW_BITS)),  # a few bits explain no hang

@@ -51,8 +51,8 @@ class ChangedPort(NamedTuple):
         return self.is_down or not GRAVE.isdisjoint(self.change.errors)
 
     @property
-    def words(self) -> str:
-        """'mlx5_3:1 went from ACTIVE to DOWN, link_downed +1 (the link failed)'"""
+    def what_happened(self) -> str:
+        """'went from ACTIVE to DOWN, link_downed +1 (the link failed)'"""
         one = self.change
         parts = []
         if one.state != one.state_before:
@@ -63,7 +63,7 @@ class ChangedPort(NamedTuple):
         for name in [name for name in order if name in one.errors][:MOST]:
             meaning = f" ({MEANING[name]})" if name in MEANING else ""
             parts.append(f"{name} +{one.errors[name]}{meaning}")
-        return f"{one.port} {', '.join(parts)}"
+        return ", ".join(parts)
 
 
 def changed(scene: Scene, ranks: Iterable[int]) -> list[ChangedPort]:
@@ -92,7 +92,7 @@ def in_flight(scene: Scene) -> dict[int, str]:
 def evidence(found: Iterable[ChangedPort]) -> list[Evidence]:
     return [
         Evidence(
-            quote=f"{one.words}, since the ranks were started",
+            quote=f"{one.change.port} {one.what_happened}, since the ranks were started",
             source="/sys/class/infiniband",
             host=one.node or None,
         )

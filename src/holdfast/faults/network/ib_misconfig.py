@@ -363,28 +363,28 @@ def _unequal(found: rdma.RdmaDifference) -> Finding:
 def port_failed_while_all_ranks_wait(scene: Scene) -> Verdict | None:
     """Every rank is in the collective, so that no rank is to blame; where one is missing, the
     ports are evidence beside it. Within one machine NCCL uses no RDMA."""
-    if not scene.nodes:
+    every = rdma_ports.changed(scene, (view.rank for view in scene.ranks))
+    failed = [one for one in every if one.is_grave]
+    if not scene.nodes or not failed:
         return None
     seen = waits.analyse(scene)
     if seen.roots or seen.mismatch or seen.deadlock or waits.moved_on(scene):
         return None
     waiting = rdma_ports.in_flight(scene)
-    failed = [one for one in rdma_ports.changed(scene, waiting) if one.is_grave]
-    if not failed:
+    if not waiting:
         return None
     worst = failed[0]
-    where = f" of node {worst.node}" if worst.node else ""
-    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    more = f" (and {len(failed) - 1} more ports)" if len(failed) > 1 else ""
     card = shlex.quote(worst.change.port.rpartition(":")[0])
     titles = text.names(dict.fromkeys(waiting.values()), shown=2)
     ranks = f"{text.ranks(waiting)} {text.plural(waiting, 'waits', 'wait')}"
     return FAULT.verdict(
-        f"RDMA port {worst.words}{where}{more}, since the ranks were started; {ranks} in {titles}, "
-        "which no rank is missing from",
+        f"RDMA port {worst.change.port} of node {worst.node} {worst.what_happened}, since the "
+        f"ranks were started{more}; {ranks} in {titles}, which no rank is missing from",
         ranks=(),
         victims=waiting,
         certain=False,
-        fix=f"look at that port{where}: `ibstat {card}`, then its "
+        fix=f"on node {worst.node} look at that port: `ibstat {card}`, then its "
         "cable, transceiver and switch port",
         evidence=rdma_ports.evidence(failed),
     )
