@@ -60,7 +60,19 @@ def test_diagnostics_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["diagnoses"] == []
     assert "NCCL's diagnostics: NVLink: 1 inactive link(s) on rank(s) {1}" in told["ras"]
-    assert not any("ECC" in line for line in told["ras"])
+    assert "NCCL's diagnostics found nothing wrong with: ECC" in told["ras"]
+
+
+def test_the_diagnostics_of_a_real_job(capsys: pytest.CaptureFixture[str]) -> None:
+    """NCCL 2.32.3 on one H200, which three ranks share by NCCL_HOSTID."""
+    lines = (ras_server.RECORDED / "diagnostics-2.32.3.txt").read_text().splitlines()
+    made = FakeJob(communicators=job(1, 1, 1).communicators, nccl="2.32.3", diagnostics=lines)
+    with ras_server.serving(made) as port:
+        assert main(["explain", "--json", "--ras", f":{port}"]) == 0
+    told = [one for one in json.loads(capsys.readouterr().out)["ras"] if "diagnostics" in one]
+    assert any("mismatch across 3 ranks" in one and "NCCL_HOSTID" in one for one in told)
+    assert "NCCL's diagnostics could not check: rdma_topo check, IOMMU mode, ATS state" in told
+    assert sum("ECC" in one for one in told) == 1
 
 
 def test_another_job_on_the_same_port_is_not_mixed_in() -> None:

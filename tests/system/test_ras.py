@@ -38,6 +38,22 @@ def test_the_fake_answers_as_the_real_one_did(made: FakeJob, name: str) -> None:
     assert recorded == {".json": ras_server.as_json(made), ".txt": ras_server.as_text(made)}
 
 
+def test_a_newer_version_answers_in_the_same_form() -> None:
+    made = FakeJob(
+        communicators=(
+            FakeCommunicator(
+                job(37, 37, 37, first_pid=2292).communicators[0].ranks,
+                hash=0xDD7CE9498780EDB3,
+                others=(0x8C0B352D38DB659A, 0x8ACC724A574FF651),
+            ),
+        ),
+        nccl="2.32.3",
+        at="2026-11-16 11:02:41",
+    )
+    recorded = (ras_server.RECORDED / "ok-2.32.3.json").read_text()
+    assert ras_server.as_json(made) == recorded.replace("13040", "13000")  # CUDA's own version
+
+
 @pytest.mark.parametrize("nccl", ["2.28.7", "2.28.9", "2.30.7", "2.32.3"])
 def test_every_version_that_has_json_is_asked(nccl: str) -> None:
     with ras_server.serving(job(7, 7, 6, silent=[1], nccl=nccl)) as port:

@@ -123,8 +123,23 @@ def lines(seen: LiveRas) -> list[str]:
     if isinstance(seen.diagnostics, Unread):
         told.append(f"NCCL's diagnostics could not be had: {seen.diagnostics.why}")
     elif seen.diagnostics:
-        wrong = [one for one in seen.diagnostics if one.kind is not DiagnosticKind.OK]
-        told += [f"NCCL's diagnostics: {one.check}: {one.words}" for one in wrong]
-        if not wrong:
-            told.append(f"NCCL's diagnostics: {len(seen.diagnostics)} checks, nothing to report")
+        told += _of_diagnostics(seen.diagnostics)
+    return told
+
+
+def _of_diagnostics(lines: tuple[DiagnosticLine, ...]) -> list[str]:
+    """What it found; checks that it could not make, or made well, in one line each."""
+
+    def checks(kind: DiagnosticKind) -> dict[str, None]:
+        return {one.check: None for one in lines if one.kind is kind}
+
+    wrong, fine = checks(DiagnosticKind.FAULT), checks(DiagnosticKind.OK)
+    gaps = [name for name in checks(DiagnosticKind.GAP) if name not in wrong]
+    told = [
+        f"NCCL's diagnostics: {one.check}: {one.words}"
+        for one in lines
+        if one.kind is DiagnosticKind.FAULT
+    ]
+    told += [f"NCCL's diagnostics found nothing wrong with: {', '.join(fine)}"] if fine else []
+    told += [f"NCCL's diagnostics could not check: {', '.join(gaps)}"] if gaps else []
     return told
