@@ -19,7 +19,7 @@ from holdfast.analysis.machine.gpu_use import why_not_to_try
 from holdfast.analysis.machine.visible_gpus import visible
 from holdfast.system import cuda_driver, deadline
 from holdfast.system.cuda_driver import NO_CODE, CudaDevice, CudaDriver, CudaFailure
-from holdfast.system.nvidia.gpu import read_gpu
+from holdfast.system.nvidia.gpu import read_use
 from holdfast.system.nvidia.library import GpuGone, Library, installed
 
 SECONDS = 15.0
@@ -116,7 +116,7 @@ def why_leave_alone(device: CudaDevice) -> str:
         try:
             broken, _ = nvml.initialise()
             handle = None if broken else nvml.ask(BY_BUS_ID, device.bus_id)
-            gpu = None if handle is None else read_gpu(nvml, handle, Gpu(index=0))
+            gpu = None if handle is None else read_use(nvml, handle, Gpu(index=0))
         except GpuGone as gone:
             gpu = Gpu(index=0, unread=gone.words)
     return why_not_to_try(gpu)

@@ -72,29 +72,36 @@ def identify(nvml: Library, gpu: Any, index: int) -> Gpu:
 def read_gpu(nvml: Library, gpu: Any, known: Gpu) -> Gpu:
     """The rest of what `identify` began."""
     links = NvLinks(nvml, gpu)
-    mode = nvml.number("nvmlDeviceGetComputeMode", gpu)
     virtualization = nvml.number("nvmlDeviceGetVirtualizationMode", gpu)
     architecture = nvml.number("nvmlDeviceGetArchitecture", gpu)
     fields = nvml.fields(gpu, [(RECOVERY_ACTION, 0), (SLOWDOWN_MARGIN, 0)])
-    busy = nvml.ask("nvmlDeviceGetUtilizationRates", gpu)
     return msgspec.structs.replace(
-        known,
-        **_memory(nvml, gpu),
+        read_use(nvml, gpu, known),
         **_health(nvml, gpu),
         **_heat(nvml, gpu, fields.get((SLOWDOWN_MARGIN, 0))),
-        **_mig(nvml, gpu),
-        holders=read_holders(nvml, gpu, known.minor),
-        busy=None if busy is None else int(busy.gpu),
         recovery_action=_named(RECOVERY_ACTIONS, fields.get((RECOVERY_ACTION, 0))),
         pcie=_pcie(nvml, gpu),
         persistence=_switch(nvml.number("nvmlDeviceGetPersistenceMode", gpu)),
-        compute_mode=COMPUTE_MODES.get(mode, "") if mode is not None else "",
         virtualization=VIRTUALIZATIONS.get(virtualization, "")
         if virtualization is not None
         else "",
         architecture=ARCHITECTURES.get(architecture, "") if architecture is not None else "",
         fabric=read_fabric_info(nvml, gpu),
         nvlinks=links.read(),
+    )
+
+
+def read_use(nvml: Library, gpu: Any, known: Gpu) -> Gpu:
+    """Who uses it and how: what must be known before anything is tried on it."""
+    mode = nvml.number("nvmlDeviceGetComputeMode", gpu)
+    busy = nvml.ask("nvmlDeviceGetUtilizationRates", gpu)
+    return msgspec.structs.replace(
+        known,
+        **_memory(nvml, gpu),
+        **_mig(nvml, gpu),
+        holders=read_holders(nvml, gpu, known.minor),
+        busy=None if busy is None else int(busy.gpu),
+        compute_mode=COMPUTE_MODES.get(mode, "") if mode is not None else "",
     )
 
 
