@@ -41,7 +41,8 @@ def test_a_job_that_ends_well_says_little_and_leaves_nothing(tmp_path: Path) -> 
 
 
 def test_a_killed_rank_is_named_and_the_job_restarted(tmp_path: Path) -> None:
-    done = ran(tmp_path, *TWO_MORE, "--nproc-per-node", "3", str(DDP), "22", "kill", "1")
+    words = ("--verify-replicas", "5", "--nproc-per-node", "3")
+    done = ran(tmp_path, *TWO_MORE, *words, str(DDP), "22", "kill", "1")
     assert done.process.returncode == 0, done.err
     assert done.said() == [("verdict", "rank-killed", [1]), FROM_ZERO]
     assert done.records("verdict")[0]["victims"] == [0, 2]
@@ -54,6 +55,8 @@ def test_a_killed_rank_is_named_and_the_job_restarted(tmp_path: Path) -> None:
     assert second == b"step 0\nstep 10\nstep 20\n"
     assert done.out == first + second
     assert "recovered from rank-killed on rank 1" in done.err.splitlines()[-1]
+    replicas = [(r["attempt"], r["last_step"], r["different"]) for r in done.records("replicas")]
+    assert replicas == [(0, 15, []), (1, 20, [])], "compared in both attempts, and equal"
 
 
 def test_a_rank_that_sleeps_is_noticed_and_ended_when_patience_is_over(tmp_path: Path) -> None:

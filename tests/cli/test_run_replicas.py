@@ -33,6 +33,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.long
 def test_a_flipped_bit_and_a_nan_are_named_with_rank_and_step(tmp_path: Path) -> None:
     script = tmp_path / "sick.py"
     script.write_text(SICK)
