@@ -87,8 +87,10 @@ def _with_states(answer: RasAnswer, address: RasAddress) -> RasAnswer:
 def _diagnostics(
     answer: RasAnswer, address: RasAddress
 ) -> tuple[DiagnosticLine, ...] | Unread | None:
-    """Where all answer: NCCL asks the driver for it, and a driver that hangs would silence RAS."""
-    if answer.silent or not has_diagnostics(answer.nccl):
+    """Where all answer: NCCL asks the driver for it, and a driver that hangs would silence RAS. Nor
+    while a communicator is made or ended, in which RAS has defects."""
+    changing = any(one.changing for one in answer.communicators)
+    if answer.silent or changing or not has_diagnostics(answer.nccl):
         return None
     data = ras.diagnostics(address, seconds=SECONDS)
     if data is None or isinstance(data, Unread):

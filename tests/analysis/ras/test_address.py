@@ -24,7 +24,9 @@ def test_what_is_typed(typed: str, host: str, port: int) -> None:
     assert parse(typed) == RasAddress(host, port)
 
 
-@pytest.mark.parametrize("typed", ["a b", "n1:", "n1:x", "n1:0", "n1:70000", "::1", "http://n1"])
+@pytest.mark.parametrize(
+    "typed", ["a b", "n1:", "n1:x", "n1:0", "n1:70000", "::1", "http://n1", "a;b", "$(x)"]
+)
 def test_what_is_no_address(typed: str) -> None:
     with pytest.raises(ValueError, match=r"HOST:PORT|port must be"):
         parse(typed)

@@ -12,7 +12,8 @@ PORT = 28028
 LOCALHOST = "localhost"
 SETTING = "NCCL_RAS_ADDR"
 _ADDRESS = re.compile(
-    r"(?:\[(?P<six>[0-9A-Fa-f:.%\w]{2,64})\]|(?P<host>[^\s:\[\]/]{1,253}))?(?::(?P<port>\d{1,5}))?"
+    r"(?:\[(?P<six>[0-9A-Fa-f:.%\w]{2,64})\]|(?P<host>[\w.-]{1,253}))?(?::(?P<port>\d{1,5}))?",
+    re.ASCII,
 )
 
 
