@@ -49,7 +49,7 @@ FAULT = Fault(
     code="HOLD302",
     slug="driver-mismatch",
     gpus_only=True,
-    related=("version-skew", "fabric-manager", "container-flags", "backend-unavailable"),
+    related=("version-skew", "fabric-manager", "gpu-unusable", "container-flags"),
 )
 
 MISMATCH, COMPAT_UNSUPPORTED = 803, 804

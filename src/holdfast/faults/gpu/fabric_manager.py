@@ -62,7 +62,7 @@ FAULT = Fault(
     code="HOLD301",
     slug="fabric-manager",
     gpus_only=True,
-    related=("driver-mismatch", "gpu-hardware", "container-flags"),
+    related=("driver-mismatch", "gpu-unusable", "gpu-hardware", "container-flags"),
 )
 
 
