@@ -37,8 +37,8 @@ class RankProcess:
         """the beginning of a report whose end has not come yet"""
         self.printed = b""
         self.unfinished_line = b""
-        self.nccl_lines = 0
-        """of those that were kept"""
+        self.nccl_said: set[object] = set()
+        """what NCCL printed of its links and diagnostics, each once"""
         self.gone = False
         """its exit has been seen and reported"""
         self.reports, theirs = os.pipe()

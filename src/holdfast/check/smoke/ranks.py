@@ -17,8 +17,8 @@ from holdfast.redaction import redact
 
 TICK = 0.1
 """seconds between looks for a process that died: at once, to a person"""
-MOST_LINES = 4000
-"""of NCCL that are kept for one rank: each of its links has up to 64 channels"""
+MOST_LINES = 1000
+"""of NCCL that are kept for one rank"""
 LONGEST_LINE = 1000
 
 
@@ -110,8 +110,12 @@ class SmokeRanks:
         member.unfinished_line = last[-LONGEST_LINE:]
         for raw in lines:
             line = raw[:LONGEST_LINE].decode(errors="replace")
-            if member.nccl_lines < MOST_LINES and (CHANNEL.search(line) or DIAGNOSTIC in line):
-                member.nccl_lines += 1
+            channel = CHANNEL.search(line)
+            # A link has up to 64 channels, and says the same of each.
+            said = channel.group("sender", "receiver", "transport", "way") if channel else line
+            told = channel or DIAGNOSTIC in line
+            if told and said not in member.nccl_said and len(member.nccl_said) < MOST_LINES:
+                member.nccl_said.add(said)
                 self._news.append(
                     Record(rank=member.rank, kind="nccl", stage=member.stage, text=redact(line))
                 )
