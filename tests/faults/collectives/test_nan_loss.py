@@ -89,7 +89,7 @@ test_explain = explain_table(
                saying=["was nan at step 7"]),
     recognises(wreckage(*[f" iteration {n}/ 9 | lm loss: NAN | grad norm: 1" for n in range(3, 9)]),
                sure=0.55, rank=None, saying=["was nan at step 3"]),
-    recognises(wreckage(*[f"step: {n}  loss:     nan  memory: 1GiB" for n in range(3)]),
+    recognises(wreckage(*[f"step: {n}  loss:      nan  grad_norm: 1.0" for n in range(3)]),
                sure=0.55, rank=None, saying=["loss was nan"]),
     recognises(wreckage(f"[rank3]: {MEGATRON}"), sure=0.9, rank=3,
                saying=["on rank 3 at iteration 2"]),

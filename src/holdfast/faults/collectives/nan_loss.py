@@ -110,6 +110,7 @@ def _fix(scene: Scene, step: int, culprits: tuple[int, ...]) -> str:
 
 # --- in what is left of a job -------------------------------------------------------------------
 
+COLONS = tuple(f":{' ' * width}" for width in range(9))  # numbers are often printed to a width
 PRINTED = FAULT.log_pattern(
     "printed",
     r"(?:(?P<before>\w+) )?(?P<name>[\w/.-]*(?:loss|grad_norm))['\"]?\s*[:=]?\s*['\"]?"
@@ -117,7 +118,7 @@ PRINTED = FAULT.log_pattern(
     anchors=tuple(
         f"{name}{between}{value}"
         for name in ("loss", "Loss", "grad_norm")
-        for between in (" ", ": ", ":", "=", "': ", "': '", '": ', '": "', " = ", ":     ", ":  ")
+        for between in (" ", "=", " = ", "': ", "': '", '": ', '": "', *COLONS)
         for value in ("nan", "inf", "NaN", "NAN", "INF", "Inf")
         if (between, value) != (" ", "inf")  # 'loss information'
     ),
