@@ -181,7 +181,7 @@ def smoke_table(facts: MachineFacts) -> str:
     """The smoke test's stages and ladder; rank lines were narrated as they came."""
     if not isinstance(facts.smoke, Smoke):
         return ""
-    lines = [f"smoke test, {facts.smoke.world} ranks"]
+    lines = [f"smoke test, {text.counted(facts.smoke.world, 'rank')}"]
     for stage in facts.smoke.stages:
         line = f"  {stage.name:<9} {stage.status:<8} {stage.seconds:6.2f} s"
         lines.append(f"{line}  {harmless(stage.reason)}".rstrip())

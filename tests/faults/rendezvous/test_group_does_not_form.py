@@ -3,6 +3,7 @@ import msgspec
 from holdfast.analysis.machine import Reach, Smoke, SmokeRound, Unread
 from holdfast.analysis.nodes.isolation import Isolation, JudgedPair, PairOutcome
 from holdfast.analysis.nodes.smoke import GroupTest, LeftOut
+from holdfast.catalogue import by_slug
 from holdfast.check.smoke.stages import Record
 from tests.analysis.logs.patterns.made import wreckage
 from tests.check.smoke.smokes import a_smoke, error, exit_of, gpu_smoke, up_to, verdict
@@ -42,6 +43,16 @@ def without(name: str, status: str) -> Smoke:
         name=name, settings={"NCCL_P2P_DISABLE": "1"}, status=status, reason="no such file"
     )
     return msgspec.structs.replace(gpu_smoke(), rounds=(seen,))
+
+
+def test_a_round_passes_over_what_nccl_says_it_used_and_not_over_what_was_meant() -> None:
+    def claims(way: str) -> str:
+        seen = SmokeRound(name="shm", settings={}, status="ok", links=gpu_smoke(way=way).links)
+        facts = a_machine(smoke=msgspec.structs.replace(gpu_smoke(), rounds=(seen,)))
+        return " ".join(one.summary for one in by_slug("group-does-not-form").ask_check(facts))
+
+    assert "over shared memory alone" in claims("SHM/direct/direct")
+    assert "shared memory" not in claims("NET/Socket/0")
 
 
 test_check = check_table(

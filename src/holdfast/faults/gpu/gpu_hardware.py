@@ -217,16 +217,13 @@ def _diagnosed(lines: Sequence[DiagnosticLine]) -> Finding | Sequence[Finding]:
         for one in mine
         if one.kind is DiagnosticKind.FAULT
     ]
-    said += [
-        FAULT.skipped(f"NCCL's diagnostics: {one.check}: {one.words}")
-        for one in mine
-        if one.kind is DiagnosticKind.GAP
-    ]
-    if said:
-        return said
-    if not mine:
-        return FAULT.skipped("NCCL's diagnostics said nothing about GPUs")
-    return FAULT.ok(f"NCCL's diagnostics: {'; '.join(f'{o.check}: {o.words}' for o in mine)}")
+    gaps = [f"{one.check}: {one.words}" for one in mine if one.kind is DiagnosticKind.GAP]
+    if gaps:
+        said.append(FAULT.skipped(f"NCCL's diagnostics could not check: {'; '.join(gaps)}"))
+    fine = [f"{one.check}: {one.words}" for one in mine if one.kind is DiagnosticKind.OK]
+    if fine:
+        said.append(FAULT.ok(f"NCCL's diagnostics: {'; '.join(fine)}"))
+    return said or FAULT.skipped("NCCL's diagnostics said nothing about GPUs")
 
 
 # --- explain -------------------------------------------------------------------------------------

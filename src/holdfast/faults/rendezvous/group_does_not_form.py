@@ -38,7 +38,7 @@ from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Smoke, SmokeRank, SmokeStage, known
-from holdfast.analysis.machine.nccl_links import in_words
+from holdfast.analysis.machine.nccl_links import in_words, transports
 from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.nodes.isolation import JudgedNode, JudgedPair, PairOutcome
 from holdfast.analysis.nodes.smoke import SmokeBetween, tests_of
@@ -101,7 +101,9 @@ def a_transport_of_nccl_fails(facts: MachineFacts) -> Finding | Sequence[Finding
     if nccl is None or nccl.status != "ok":
         return ()  # the other face speaks of that
     failed = [one for one in smoke.rounds if one.status == "failed"]
-    tried = [one.name for one in smoke.rounds if one.status == "ok"]
+    passed = [one for one in smoke.rounds if one.status == "ok"]
+    # What was meant is not what was used: ranks that share a GPU take the network always.
+    tried = [one.name for one in passed if transports(one.links) == {one.name.upper()}]
     if not failed:
         return FAULT.ok(f"NCCL passed as the job would use it{_also_by(tried)}")
     return [
@@ -142,7 +144,7 @@ def _success(smoke: Smoke) -> str:
             f"; all_reduce of {text.size(top.size)} over {top.stage}: correct, "
             f"{top.bandwidth / 1e9:.2f} GB/s bus bandwidth"
         )
-    return f"{smoke.world} ranks passed {', '.join(passed)}{speed}"
+    return f"{text.counted(smoke.world, 'rank')} passed {', '.join(passed)}{speed}"
 
 
 def _fix(smoke: Smoke, failed: SmokeStage) -> str:
