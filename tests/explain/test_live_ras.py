@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -94,20 +95,21 @@ def test_where_nothing_answers(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'a:b:c' is not HOST:PORT" in capsys.readouterr().err
 
 
-NAMED = (
-    "import ctypes, threading, time\n"
-    "ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0)\n"
+MAPPED = (
+    "import mmap, time\n"
+    "library = open({path!r}, 'rb')\n"
+    "memory = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)\n"
     "time.sleep(600)\n"
 )
 
 
-def test_the_kernel_is_asked_about_processes_of_this_machine() -> None:
+def test_the_kernel_is_asked_about_processes_of_this_machine(tmp_path: Path) -> None:
+    library = tmp_path / "libnccl.so.2"
+    library.write_bytes(b"x")
+    script = MAPPED.format(path=str(library))
     here = next(one.ip for one in interface_addresses.interface_addresses())
-    with (
-        process(NAMED.format(name="NCCL RAS")) as alive,
-        process(NAMED.format(name="x")) as stopped,
-    ):
-        wait_until(lambda: ras_processes._answers_ras(alive.pid))
+    with process(script) as alive, process("import time; time.sleep(600)") as stopped:
+        wait_until(lambda: ras_processes._uses_nccl(alive.pid))
         os.kill(stopped.pid, signal.SIGSTOP)
         ranks = (
             FakeRank(0, alive.pid, host=here),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from holdfast.analysis.ras.answer import RasAnswer
 from holdfast.system.interface_addresses import interface_addresses
 from holdfast.system.proc import row_of
 
-RAS_THREAD = "NCCL RAS"
-"""the name of the thread that answers (ncclSetThreadName in src/ras/ras.cc)"""
+LIBRARIES = (b"libnccl", b"libtorch_cuda")
+"""in the memory of a process that uses NCCL; torch may have it built in"""
 
 
 def silent_states(answer: RasAnswer) -> dict[int, str]:
@@ -26,7 +25,7 @@ def silent_states(answer: RasAnswer) -> dict[int, str]:
         for member in one.members
         if member.pid and member.state == "answers" and member.host in here
     ]
-    if not any(map(_answers_ras, dict.fromkeys(answering))):
+    if not answering or not all(map(_uses_nccl, dict.fromkeys(answering))):
         return {}
     return _states(one.pid for one in answer.silent if one.host in here)
 
@@ -36,17 +35,10 @@ def _states(pids: Iterable[int]) -> dict[int, str]:
     return {pid: row.state if row else "" for pid, row in rows.items()}
 
 
-def _answers_ras(pid: int) -> bool:
-    folder = f"/proc/{pid}/task"
+def _uses_nccl(pid: int) -> bool:
+    """False too where this user may not look."""
     try:
-        return any(_name(f"{folder}/{thread}/comm") == RAS_THREAD for thread in os.listdir(folder))
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return any(name in line for line in file for name in LIBRARIES)
     except OSError:
         return False
-
-
-def _name(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
