@@ -76,6 +76,16 @@ def test_the_diagnostics_of_a_real_job(capsys: pytest.CaptureFixture[str]) -> No
     assert sum("ECC" in one for one in told) == 1
 
 
+def test_a_job_that_has_no_communicator_yet_is_not_called_well(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ras_server.serving(FakeJob(communicators=())) as port:
+        assert main(["explain", "--ras", f":{port}"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "no communicator that is ready" in told.err
+
+
 def test_another_job_on_the_same_port_is_not_mixed_in() -> None:
     """The kernel picks whose process answers."""
     jobs = itertools.cycle([job(5, 5), job(7, 6, first_pid=900), job(7, 6, first_pid=900)])

@@ -23,6 +23,7 @@ APART = 2.0
 """seconds between the two questions"""
 SECONDS = 12.0
 """for one answer: RAS itself gives up on a process after 5 to 10 s"""
+NO_COMMUNICATOR = "NCCL's RAS answers, but the job has no communicator that is ready"
 TRIES = 6
 """jobs of one user on one machine share the port, and the kernel picks which one answers"""
 
@@ -63,6 +64,8 @@ def _answer(address: RasAddress) -> RasAnswer | Unread:
     answer = reading.read(data, source=f"NCCL RAS at {address}")
     if answer is None:
         return Unread(why=f"{address}: the answer of NCCL's RAS was not understood")
+    if not answer.communicators:
+        return Unread(why=f"{address}: {NO_COMMUNICATOR}")
     return msgspec.structs.replace(answer, at=time.monotonic())
 
 
@@ -99,6 +102,8 @@ def _diagnostics(
 
 
 def _hint(address: RasAddress, why: str) -> str:
+    if why.endswith(NO_COMMUNICATOR):
+        return "try again once the job has taken a step"
     if why.endswith(ras.TOO_OLD):
         return (
             "if the job is past its start and makes no new groups: `echo verbose status | nc "
