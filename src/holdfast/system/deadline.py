@@ -144,8 +144,8 @@ def _answer(question: Question, pipe: int, seconds: float, began: float) -> NoRe
 
 
 def _leave_output(pipe: int) -> None:
-    """Whoever reads our output waits until the last one who could write to it is gone: a child
-    that is stuck in a driver for ever must not be one."""
+    """A reader of our output waits until no process is left that could write to it: a child that is
+    stuck in a driver for ever must not be one."""
     null = os.open(os.devnull, os.O_WRONLY)
     for standard in (1, 2):
         if standard != pipe:  # which it may be where we were started without them

@@ -49,12 +49,13 @@ test_check = check_table(
         saying=["memory error", "sudo nvidia-smi -r -i 1", "at 'copy'"],
     ),
     speaks(
-        "error",
+        "warning",
         a_machine(cuda=met(3, **HUNG)),
         saying=[
             "GPU 3: no answer within 15 s",
-            "never returned, so a rank would hang there",
-            "at 'context'",
+            "did not return from 'context'",
+            "slow to start",
+            "--deadline 120",
             "nvidia-smi -r -i 3",
         ],
     ),

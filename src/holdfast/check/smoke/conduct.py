@@ -21,6 +21,7 @@ from holdfast.check.smoke.rank_progress import standing
 from holdfast.check.smoke.ranks import SmokeRanks
 from holdfast.check.smoke.stages import MAX_WORLD, STAGES, Record, deadline
 from holdfast.errors import ConfigError, EnvironmentFailure
+from holdfast.text import counted
 
 Say = Callable[[str], None]
 
@@ -51,7 +52,8 @@ def run(
     if smoke.stages[0].status == "failed":
         return smoke
     meeting = endpoint.choose(plan)
-    say(f"starting {plan.nproc} ranks, master {meeting}{meeting.remark and f' ({meeting.remark})'}")
+    remark = meeting.remark and f" ({meeting.remark})"
+    say(f"starting {counted(plan.nproc, 'rank')}, master {meeting}{remark}")
     more = {"HOLDFAST_SMOKE_NO_NCCL": leave_gpus} if leave_gpus else {}
     smoke = _pass(plan, meeting, more, loopback=loopback, say=say, seconds=seconds)
     if transports.why_no_rounds(smoke):
@@ -63,7 +65,7 @@ def run(
         settings = transports.ROUNDS[name]
         if why := transports.why_left_out(name, smoke.links, shared_gpus=smoke.shared_gpus):
             return SmokeRound(name=name, settings=settings, status="skipped", reason=why)
-        say(f"transport {name}: starting {plan.nproc} ranks with {_shown(settings)}")
+        say(f"transport {name}: starting {counted(plan.nproc, 'rank')} with {_shown(settings)}")
         port = meeting._replace(port=endpoint.free_port())
         more = {**settings, "HOLDFAST_SMOKE_ROUND": name}
         seen = _pass(plan, port, more, loopback=loopback, say=lambda _: None, seconds=seconds)

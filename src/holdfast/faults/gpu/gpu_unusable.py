@@ -120,12 +120,9 @@ def _failing(facts: MachineFacts, nvidia: NvidiaFacts, cuda: CudaFacts) -> Itera
 def _one_way(probes: Sequence[CudaProbe], cuda: CudaFacts) -> Finding:
     first = probes[0]
     indices = [probe.index for probe in probes]
-    meaning, fix = MEANINGS.get(
-        first.code,
-        ("the GPU is in a bad state", RESET)
-        if not first.timed_out
-        else ("it never returned, so a rank would hang there", RESET),
-    )
+    if first.timed_out:
+        return _no_answer(first, indices, cuda)
+    meaning, fix = MEANINGS.get(first.code, ("the GPU is in a bad state", RESET))
     code = f" ({first.code})" if first.code > 0 else ""
     return FAULT.error(
         f"CUDA fails on {gpu_numbers(indices)}: {first.error}{code}",
@@ -137,4 +134,21 @@ def _one_way(probes: Sequence[CudaProbe], cuda: CudaFacts) -> Finding:
             )
         ],
         fix=fix.format(gpu=first.index),
+    )
+
+
+def _no_answer(probe: CudaProbe, indices: Sequence[int], cuda: CudaFacts) -> Finding:
+    """A GPU that hangs and one that starts slowly look the same until one has answered."""
+    return FAULT.warning(
+        f"CUDA has not started on {gpu_numbers(indices)}: {probe.error}",
+        reason=f"a small program of its own did not return from '{probe.step}': the GPU hangs, and "
+        "a rank would hang there too, or it is slow to start, as without persistence mode",
+        evidence=[
+            Evidence(
+                quote=f"{gpu_numbers(indices)}: {probe.step}: {probe.error}",
+                source=cuda.library or "CUDA",
+            )
+        ],
+        fix=f"wait longer: `holdfast check --only gpu-unusable --deadline 120`; if it hangs, "
+        f"{RESET.format(gpu=probe.index)}",
     )

@@ -156,7 +156,9 @@ def socket_interface_is_slow(facts: MachineFacts) -> Finding | list[Finding]:
     slow = [one for one in taken if one.speed and one.speed < SLOW_LINK]
     if slow:
         return [_slow_interface(one, by_name.values()) for one in slow]
-    speeds = ", ".join(f"{one.name} {one.speed or 'unknown'} Mb/s" for one in taken)
+    speeds = ", ".join(
+        f"{one.name} ({f'{one.speed} Mb/s' if one.speed else 'speed unknown'})" for one in taken
+    )
     return FAULT.ok(f"NCCL sends data over {speeds or 'no interface'}")
 
 
