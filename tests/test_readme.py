@@ -29,6 +29,7 @@ def console(starting_with: str) -> list[str]:
     return str(block).splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("readme")
 def test_the_screen_of_run_is_what_run_prints(tmp_path: Path) -> None:
     command, *shown = console("BREAK=1 holdfast run")

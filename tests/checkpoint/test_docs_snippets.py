@@ -28,6 +28,9 @@ PAGES = [
 ]
 ALL = [snippet for page in PAGES for snippet in snippets(page)]
 
+FIRST_READ = ("README.md", "checkpoints.md")
+"""pages that are tried every time; the others by `make proof`"""
+
 
 @functools.cache
 def run_page(page: Path) -> subprocess.CompletedProcess[str]:
@@ -46,7 +49,11 @@ def run_page(page: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "page",
     # That page's frameworks are tested in tests/integrations.
-    [page for page in PAGES if snippets(page) and page.name != "with-trainers.md"],
+    [
+        pytest.param(page, marks=() if page.name in FIRST_READ else pytest.mark.long)
+        for page in PAGES
+        if snippets(page) and page.name != "with-trainers.md"
+    ],
     ids=lambda page: page.name,
 )
 def test_the_blocks_of_a_page_run(page: Path) -> None:

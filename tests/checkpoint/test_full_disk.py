@@ -239,6 +239,7 @@ def test_ranks_that_find_it_full_wait_for_rank_0_and_write_again(tmp_path: Path)
     assert newest_whole(DISK, str(tmp_path)) == 30
 
 
+@pytest.mark.long
 def test_without_a_second_whole_one_all_give_up(tmp_path: Path) -> None:
     save_all(DISK, str(tmp_path), 10, world=3, keep=9)
     answers = save_beside(SmallDisk(tmp_path, 1), tmp_path, 20)

@@ -21,7 +21,7 @@ from tests.run.launching import surroundings
     [
         # Rank 0 evaluates, for longer than any step took, and rank 1 waits for it in a collective.
         (SIGTERM, "SIGTERM", "sleep=0:20:4", '"sleeps": 20'),
-        (SIGINT, "Ctrl-C", "pause=0.02", '"step": 20,'),
+        pytest.param(SIGINT, "Ctrl-C", "pause=0.02", '"step": 20,', marks=pytest.mark.long),
     ],
 )
 def test_a_launcher_told_to_stop_lets_its_ranks_save(

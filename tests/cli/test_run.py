@@ -168,7 +168,9 @@ while True:
 """
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "sign", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_a_signal_to_the_launcher_ends_all(tmp_path: Path, sign: signal.Signals) -> None:
     """SIGHUP with it, as from a session that ends, cuts no save off. SIGUSR1 is for the ranks."""
     with job(tmp_path, "--nproc-per-node", "2", script(tmp_path, SAVES)) as running:

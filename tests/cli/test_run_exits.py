@@ -13,7 +13,10 @@ from tests.cli.jobs import DDP, ran
     ("fault", "slug", "code", "saying"),
     [
         # Hydra's way: the exception is printed, then sys.exit
-        ("report", "python-exception", 1, "ValueError: the batch is empty at ddp.py"),
+        pytest.param(
+            *("report", "python-exception", 1, "ValueError: the batch is empty at ddp.py"),
+            marks=pytest.mark.long,
+        ),
         # exit code 0, and a process that takes two seconds to go
         ("leave", "rank-exits-early", None, "sys.exit at ddp.py"),
     ],

@@ -21,6 +21,7 @@ for number in range(10_000):
 """
 
 
+@pytest.mark.long
 @pytest.mark.lab
 def test_a_run_outlives_the_disk_of_its_folder(tmp_path: Path) -> None:
     with disk(tmp_path) as frozen:

@@ -32,6 +32,7 @@ def test_a_script_that_loads_nothing_began_again(tmp_path: Path) -> None:
     assert "restart 1: 17 of 17 steps done again" in done.err
 
 
+@pytest.mark.long
 def test_a_script_with_code_of_its_own_goes_on(tmp_path: Path) -> None:
     done = killed_once(tmp_path, "torch")
     assert "restart-from-zero" not in noticed(done)

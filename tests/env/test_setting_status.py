@@ -99,7 +99,7 @@ def test_overridden(command: str, name: str, words: str) -> None:
     ],
 )
 def test_not_overridden(command: str, name: str) -> None:
-    setting: dict[str, Any] = {name: "7"}
+    setting: dict[str, Any] = {name: "0,1,2,3" if name == "CUDA_VISIBLE_DEVICES" else "7"}
     assert judged(a_job(command, **setting), name).verdict is Effect.IN_FORCE
 
 

@@ -38,6 +38,7 @@ def test_alone_it_is_the_whole_world() -> None:
     assert re.fullmatch(r"holdfast> rank 0 of 1 on \S+, pid \d+, cpu, gloo\n", done.stderr)
 
 
+@pytest.mark.long
 def test_under_stock_torchrun_a_restart_forms_the_group_again() -> None:
     """torch 2.13 alone cannot: its second attempt reads the addresses of the first."""
     torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")

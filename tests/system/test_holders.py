@@ -50,5 +50,8 @@ def test_the_users_of_hidden_processes_are_named() -> None:
     """A user may not look into root's processes, nor into its own when they hide themselves."""
     needs_root()
     code = "import ctypes, signal, sys\nfrom holdfast.system.holders import holders\n"
-    assert run_python(code + BECOME_NOBODY + LOOK_AT_A_CHILD, "open").split() == ["0"]
-    assert run_python(code + BECOME_NOBODY + LOOK_AT_A_CHILD, "hidden").split() == ["0", "65534"]
+    # Servers of other tests have users of their own.
+    seen = {*run_python(code + BECOME_NOBODY + LOOK_AT_A_CHILD, "open").split()}
+    assert seen & {"0", "65534"} == {"0"}
+    seen = {*run_python(code + BECOME_NOBODY + LOOK_AT_A_CHILD, "hidden").split()}
+    assert seen & {"0", "65534"} == {"0", "65534"}

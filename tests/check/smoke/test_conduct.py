@@ -147,6 +147,7 @@ def gpu_job(ranks: int, **more: str) -> Plan:
     return job(nproc=ranks, environment={**os.environ, **fake})
 
 
+@pytest.mark.long
 @needs_torch
 def test_nccl_sums_by_every_transport_and_says_which_it_took() -> None:
     smoke = smoke_of(gpu_job(2, FAKE_NCCL_VERSION="2.31.1"))

@@ -276,11 +276,14 @@ def test_members_end_when_we_are_killed(site: Site, number: int) -> None:
         text=True,
     )
     with driver:
-        assert driver.stdout is not None
-        assert driver.stdout.readline() == "well inner\n"
-        assert {"well", "inner"} < set(site.running())
-        driver.send_signal(number)
-        driver.wait(30)
+        try:
+            assert driver.stdout is not None
+            assert driver.stdout.readline() == "well inner\n"
+            assert {"well", "inner"} < set(site.running())
+            driver.send_signal(number)
+            driver.wait(30)
+        finally:
+            driver.kill()
     _until(lambda: not site.running(), site.running)
 
 

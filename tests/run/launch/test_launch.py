@@ -15,6 +15,7 @@ from tests.torch_version import TORCH, without_gloos_lines
 SUM = str(TARGETS / "sum_ranks.py")
 
 
+@pytest.mark.long
 def test_the_group_forms_again_after_a_failure_on_the_same_port(tmp_path: Path) -> None:
     """What torchrun fails at: its second round reads the addresses of the first."""
     arguments = ("--nproc-per-node", "2", "--master-port", str(free_port()), SUM, "1=3")

@@ -17,6 +17,7 @@ def test_a_save_is_told_about_and_left_alone() -> None:
     assert any("save_checkpoint() at quiet_pauses.py" in n["reason"] for n in outcome.notices)
 
 
+@pytest.mark.long
 def test_a_rank_that_leaves_when_nobody_needs_it_may_go() -> None:
     outcome = play(CASES["leave-early"], scale=0.3)
     assert not outcome.problems, outcome.screen

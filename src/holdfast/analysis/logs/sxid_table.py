@@ -41,18 +41,12 @@ _WHOLE_MACHINE = frozenset((10003, 12020, 22003, 22011, *range(23001, 23018)))
 """always fatal: the switches of the whole machine must be reset"""
 _HARMLESS = frozenset((10005, 20001, 20009, 22013)) | _CORRECTED
 _FATAL = re.compile(r"\bFatal\b")  # 'Non-fatal' is the other word
-_REPORT = re.compile(r"\d+, (?:Non-)?[Ff]atal")
-"""the line that says what happened; lines of registers ('Data {…}', 'Severity 1 Engine…') follow"""
 
 
 class Sxid(msgspec.Struct, frozen=True):
     meaning: str
     fatal: bool
     action: XidAction
-
-
-def is_report(line: str) -> bool:
-    return bool(_REPORT.search(line))
 
 
 def judge(number: int, line: str) -> Sxid:

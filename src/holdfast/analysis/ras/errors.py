@@ -21,8 +21,6 @@ _WORDS = {
     "Remote process error": 6,
 }
 """as RAS prints them in its text (ncclErrorToString in client_support.cc)"""
-PEER_IS_GONE = _NAMES[6]
-"""the error of a rank that lost another one: a consequence"""
 
 
 def error_name(code: int) -> str:

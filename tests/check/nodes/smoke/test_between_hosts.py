@@ -79,6 +79,7 @@ def four() -> Iterator[FourHosts]:
         yield FourHosts(lab)
 
 
+@pytest.mark.long
 def test_a_host_behind_a_wall_is_bad_and_a_cut_link_is_a_link(four: FourHosts) -> None:
     """Four nodes, so no pair of the first round passes."""
     four.host("b").firewall("ip protocol tcp drop")
