@@ -137,6 +137,7 @@ def test_no_call_at_all_is_reported_and_every_save_saves(
     assert not optimizer._optimizer_step_post_hooks
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("caller", [0, 1])
 def test_ranks_that_never_call_step_are_named(
     caller: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

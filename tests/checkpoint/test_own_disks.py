@@ -84,6 +84,7 @@ def test_a_local_disk_in_every_machine_is_refused_before_training(tmp_path: Path
         assert "hint put the folder on a file system that all machines of the job share" in one
 
 
+@pytest.mark.long
 @pytest.mark.lab
 def test_without_a_resume_a_local_disk_is_refused_in_the_first_steps(tmp_path: Path) -> None:
     own_disk = f"mount -t tmpfs tmpfs '{tmp_path}'"
@@ -127,6 +128,7 @@ def alone(folder: Path, inside: list[str]) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.lab
 def test_a_manifest_without_permission_is_not_passed_over(tmp_path: Path) -> None:
     if not shutil.which("setpriv"):

@@ -129,6 +129,7 @@ def test_a_script_that_always_raises_is_given_up(tmp_path: Path) -> None:
     assert not any(lives(pid) for pid in done.pids())
 
 
+@pytest.mark.long
 def test_where_nothing_resumes_the_first_failure_is_the_end(tmp_path: Path) -> None:
     text = "import os, sys, time\nif os.environ['RANK'] == '0': sys.exit(7)\ntime.sleep(600)\n"
 

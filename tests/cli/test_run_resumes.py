@@ -74,6 +74,7 @@ sys.exit(1)
 """
 
 
+@pytest.mark.long
 def test_a_folder_that_is_empty_after_a_save_is_not_a_new_run(tmp_path: Path) -> None:
     script = tmp_path / "emptied.py"
     script.write_text(EMPTIED)

@@ -128,6 +128,7 @@ def test_what_the_scaler_skips_is_no_step(tmp_path: Path) -> None:
     assert rank.last.steps == 5
 
 
+@pytest.mark.long
 def test_data_workers_do_not_speak_for_their_rank_and_do_not_outlive_it(tmp_path: Path) -> None:
     with started(tmp_path, TARGETS / "load_data.py", "stay", environment={}) as rank:
         wait_for(lambda: rank.printed("worker"), "the workers have spoken")

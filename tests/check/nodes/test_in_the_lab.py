@@ -78,6 +78,7 @@ def test_each_path_is_named_for_what_is_wrong_with_it(healthy: tuple[Lab, list[H
     assert said.state(a, d) == said.state(b, d) == "ok"
 
 
+@pytest.mark.long
 def test_islands_are_told_and_ends_that_merely_differ_are_a_note(
     healthy: tuple[Lab, list[Host]],
 ) -> None:

@@ -291,6 +291,7 @@ def test_loopback_dropped_by_a_firewall() -> None:
     assert "127.0.0.1: no reply: packets are dropped" in failed.reason
 
 
+@pytest.mark.long
 @pytest.mark.lab
 @needs_torch
 def test_only_the_stores_port_dropped_by_a_firewall() -> None:

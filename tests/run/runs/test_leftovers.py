@@ -157,6 +157,7 @@ def test_a_look_that_hangs_does_not_hang_the_start(
     )
 
 
+@pytest.mark.long
 def test_the_next_launch_ends_what_a_killed_launcher_left(tmp_path: Path) -> None:
     """Its ranks go with it; their helpers are ended by the next one, which says so."""
     runs, detach = ("--runs", str(tmp_path / "runs")), str(TARGETS / "detach.py")
