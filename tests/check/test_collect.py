@@ -122,3 +122,19 @@ def test_gpus_are_tried_only_when_the_driver_has_been_asked() -> None:
 def test_other_nodes_wait_as_long_as_a_driver_may_take() -> None:
     assert longest(0.8) > deadline.DRIVER_SECONDS
     assert longest(100) > 100
+
+
+def test_what_takes_long_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "SLOW", 0.05)
+    monkeypatch.setattr(deadline, "DRIVER_SECONDS", 0.4)
+    said: list[str] = []
+    slow: dict[str, Reader] = {"nvidia": hang, "rdma_ports": hang, "cuda": hang}
+    collect(a_plan(), slow, seconds=0.3, say=said.append)
+    assert said == ["waiting for NVIDIA's driver, the RDMA cards, up to 1 s"]
+
+
+def test_nothing_is_said_of_what_answers_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "SLOW", 20.0)
+    said: list[str] = []
+    collect(a_plan(), fake_readers(), seconds=20, say=said.append)
+    assert said == []

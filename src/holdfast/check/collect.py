@@ -16,13 +16,24 @@ Reader = Callable[[Plan], object]
 """One reader answers one field of MachineFacts; it may raise, and it may hang."""
 OF_DRIVERS = ("nvidia", "cuda", "gpu_direct", "rdma_cards", "rdma_ports")
 """facts that a vendor's driver is asked for: it may be slow where everything is well"""
+_WORDS = {
+    **dict.fromkeys(("nvidia", "cuda", "gpu_direct"), "NVIDIA's driver"),
+    **dict.fromkeys(("rdma_cards", "rdma_ports"), "the RDMA cards"),
+}
 AFTER = {"cuda": "nvidia"}
 """a program that tries GPUs would be taken for one that holds their memory"""
 
 
-def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> MachineFacts:
+def collect(
+    plan: Plan,
+    readers: Mapping[str, Reader],
+    *,
+    seconds: float,
+    say: Callable[[str], None] = deadline.say_nothing,
+) -> MachineFacts:
     """Run every reader in its own process; what did not answer within `seconds`, or within a
-    driver's own longer deadline, is `Unread`, and so is what has no reader here."""
+    driver's own longer deadline, is `Unread`, and so is what has no reader here. `say` is told what
+    takes long."""
     hints = get_type_hints(MachineFacts)
 
     def question(reader: Reader) -> deadline.Question:
@@ -33,6 +44,7 @@ def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> Mac
         seconds=seconds,
         longer=_of_drivers(seconds),
         after=AFTER,
+        when_slow=lambda names: say(_waiting(names, seconds)),
     )
     asked = {"plan", "host", "smoke", *readers}
     unasked = {name: Unread(why="not asked for") for name in hints if name not in asked}
@@ -41,6 +53,12 @@ def collect(plan: Plan, readers: Mapping[str, Reader], *, seconds: float) -> Mac
         for name, answer in raw.items()
     }
     return MachineFacts(plan=plan, host=socket.gethostname(), smoke=None, **answers, **unasked)
+
+
+def _waiting(names: list[str], seconds: float) -> str:
+    """'waiting for NVIDIA's driver, up to 30 s'."""
+    words = dict.fromkeys(_WORDS.get(name, name) for name in sorted(names))
+    return f"waiting for {', '.join(words)}, up to {longest(seconds):.0f} s"
 
 
 def longest(seconds: float) -> float:

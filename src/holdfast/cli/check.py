@@ -86,7 +86,9 @@ def _this_machine(arguments: argparse.Namespace, also_found: list[Finding]) -> i
     plan = plan_from(arguments)
     faults = catalogue.choose(names(arguments.only), names(arguments.skip))
     also = [*(() if arguments.json else BANNER_NEEDS), *(SMOKE_NEEDS if arguments.smoke else ())]
-    facts = collect(plan, readers_for(faults, also), seconds=arguments.deadline)
+    facts = collect(
+        plan, readers_for(faults, also), seconds=arguments.deadline, say=streams.narrate
+    )
     if arguments.smoke:
         facts = smoke(facts, named=arguments.nproc_per_node is not None)
     findings = [*also_found, *catalogue.check(facts, faults)]

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, plan: Plan) -> int:
     from holdfast.view import document
     from holdfast.view import topology as picture
 
-    facts = collect(plan, readers(NEEDS), seconds=arguments.deadline)
+    facts = collect(plan, readers(NEEDS), seconds=arguments.deadline, say=streams.narrate)
     if isinstance(facts.pci, Unread):
         raise EnvironmentFailure(f"the PCI tree could not be read: {facts.pci.why}")
     seen = topology(facts, facts.pci)

@@ -45,7 +45,8 @@ def look_first(flags: RunFlags, world: int, facts: Iterable[str] | None = None) 
         log_folder=flags.runs,
     )
     plan = make_plan(meant, os.environ, accelerators=0)
-    return collect(plan, readers() if facts is None else readers(facts), seconds=DEADLINE)
+    wanted = readers() if facts is None else readers(facts)
+    return collect(plan, wanted, seconds=DEADLINE, say=streams.narrate)
 
 
 def without_environment(facts: MachineFacts) -> MachineFacts:

@@ -8,6 +8,7 @@ ending, while a stuck child is simply left behind.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
@@ -26,6 +27,9 @@ DRIVER_SECONDS = 20.0
 """for a question to a vendor's driver: a healthy machine whose GPUs are not kept awake
 (persistence mode) starts each of them for the look, one after the other"""
 
+SLOW = 2.0
+"""seconds after which a user wants to know what is waited for"""
+
 _ends: float | None = None
 """in a child: when its answer must be there, by time.monotonic()"""
 
@@ -36,6 +40,10 @@ class _Child(NamedTuple):
     pipe: int
     chunks: list[bytes]
     seconds: float
+
+
+def say_nothing(_: object) -> None:
+    """For callers without a screen."""
 
 
 def time_left(otherwise: float) -> float:
@@ -50,10 +58,11 @@ def ask(
     seconds: float,
     longer: Mapping[str, float] = NO_LONGER,
     after: Mapping[str, str] = ALL_AT_ONCE,
+    when_slow: Callable[[list[str]], None] = say_nothing,
 ) -> dict[str, bytes | Unread]:
     """The answers by name; a question that hangs, raises or dies is `Unread` with the reason.
     Those named in `longer` have their own deadline, counted from here like all. One of `after` is
-    asked when the other has been answered."""
+    asked when the other has been answered. `when_slow` hears once which are open after a while."""
     sys.stdout.flush()
     sys.stderr.flush()
     first = {
@@ -78,8 +87,12 @@ def ask(
         began = time.monotonic()
         start([name for name in questions if name not in first], began)
         began = time.monotonic()  # on a busy machine the start itself takes time
+        told = False
         while children := [key.data for key in waiting.get_map().values()]:
-            end = began + min(child.seconds for child in children)
+            if not told and time.monotonic() >= began + SLOW:
+                told = True
+                when_slow([child.name for child in children])
+            end = began + min(*(child.seconds for child in children), math.inf if told else SLOW)
             for key, _ in waiting.select(max(0.0, end - time.monotonic())):
                 child = key.data
                 if chunk := os.read(child.pipe, 1 << 20):
@@ -87,11 +100,15 @@ def ask(
                 else:
                     waiting.unregister(child.pipe)
                     answered(child.name, _conclude(child))
-            for child in [key.data for key in waiting.get_map().values()]:
-                if began + child.seconds <= time.monotonic():
-                    waiting.unregister(child.pipe)
-                    answered(child.name, _abandon(child))
+            for child in _overdue(waiting, began):
+                waiting.unregister(child.pipe)
+                answered(child.name, _abandon(child))
     return answers
+
+
+def _overdue(waiting: selectors.BaseSelector, began: float) -> list[_Child]:
+    children = [key.data for key in waiting.get_map().values()]
+    return [child for child in children if began + child.seconds <= time.monotonic()]
 
 
 @contextlib.contextmanager
