@@ -47,7 +47,8 @@ def test_with_our_library_it_is_known_exactly(tmp_path: Path) -> None:
     assert "restart-from-zero" not in noticed(done)
     fresh, again = done.records("resume")
     assert (fresh["step"], fresh["attempt"], fresh["path"]) == (0, 0, "")
-    assert again["step"] in (5, 10, 15)
+    # One is due every five steps; on a busy machine it waits until the one before is written.
+    assert 5 <= again["step"] < 17
     assert (again["reached"], again["repeated"]) == (17, 17 - again["step"])
     sentence = f"rank 0 resumed at step {again['step']} from {again['path']}; the job had reached"
     assert sentence in done.err
