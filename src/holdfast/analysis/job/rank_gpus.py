@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from holdfast import text
 from holdfast.analysis.machine import Unread
+from holdfast.analysis.machine.pci import pci_place
 from holdfast.analysis.scene import surroundings
 from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
 from holdfast.analysis.scene.scene import RankView, Scene
@@ -40,18 +41,12 @@ def events_of(scene: Scene, rank: int) -> tuple[GpuEvent, ...]:
     return tuple(
         event
         for event in seen.gpu_events
-        if not event.switch
-        and (event.pid == pid or (gpu is not None and is_on(event.bus_id, gpu.bus_id)))
+        if not event.switch and (event.pid == pid or (gpu is not None and _is_on(event, gpu)))
     )
 
 
-def is_on(event: str, bus_id: str) -> bool:
-    """The driver writes '0000:3d:00' in its log and '00000000:3D:00.0' elsewhere."""
-    return bool(event and bus_id) and _slot(event) == _slot(bus_id)
-
-
-def _slot(bus_id: str) -> tuple[str, ...]:
-    return tuple(part.lstrip("0") or "0" for part in bus_id.lower().partition(".")[0].split(":"))
+def _is_on(event: GpuEvent, gpu: GpuLook) -> bool:
+    return bool(gpu.bus_id) and pci_place(event.bus_id) == pci_place(gpu.bus_id)
 
 
 def switch_events(seen: Surroundings) -> tuple[GpuEvent, ...]:

@@ -13,6 +13,7 @@ from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.xid_table import Xid, XidBlame
 from holdfast.analysis.machine import Gpu, KernelEvent
 from holdfast.analysis.machine.gpu_trouble import GpuTrouble
+from holdfast.analysis.machine.pci import pci_place
 from holdfast.findings import Status
 
 REMAPPED = 63
@@ -49,12 +50,12 @@ def xids(events: Iterable[KernelEvent], gpus: Sequence[Gpu]) -> list[XidEvent]:
         if event.kind != "xid" or not (seen := kernel.XID.regex.search(event.text)):
             continue
         number = int(seen["previous"] or seen["number"])
-        pci = place(seen["pci"])
+        pci = pci_place(seen["pci"])
         found.append(
             XidEvent(
                 number=number,
                 pci=pci,
-                gpu=next((gpu.index for gpu in gpus if pci and place(gpu.bus_id) == pci), None),
+                gpu=next((gpu.index for gpu in gpus if pci and pci_place(gpu.bus_id) == pci), None),
                 xid=xid_table.judge(number, event.text),
                 event=event,
             )
@@ -69,7 +70,7 @@ def asked_for_recovery(events: Iterable[KernelEvent]) -> dict[str, str]:
         seen = kernel.XID.regex.search(event.text)
         wanted = xid_table.asked_recovery(event.text)
         if seen and wanted is not None:
-            asked[place(seen["pci"])] = wanted
+            asked[pci_place(seen["pci"])] = wanted
     return asked
 
 
@@ -89,17 +90,10 @@ def sxids(events: Iterable[KernelEvent]) -> list[SxidEvent]:
 def not_started(events: Iterable[KernelEvent]) -> dict[str, KernelEvent]:
     """GPUs that the driver could not start, by their place; the last word of each."""
     return {
-        place(seen["pci"]): event
+        pci_place(seen["pci"]): event
         for event in events
         if event.kind == "gpu" and (seen := _FALLEN.search(event.text))
     }
-
-
-def place(bus_id: str) -> str:
-    """'00000000:3D:00.0' and '0000:3d:00' are one place: domain, bus and device."""
-    device = bus_id.lower().partition(".")[0].strip(":")
-    domain, _, rest = device.partition(":")
-    return f"{domain[-4:]}:{rest}" if rest else device
 
 
 # --- what it means for the next job --------------------------------------------------------------
@@ -182,7 +176,7 @@ def _sxid_trouble(one: SxidEvent, gpus: Sequence[Gpu]) -> GpuTrouble | None:
 
 
 def _dead(where: str, event: KernelEvent, gpus: Sequence[Gpu]) -> GpuTrouble | None:
-    gpu = next((gpu for gpu in gpus if place(gpu.bus_id) == where), None)
+    gpu = next((gpu for gpu in gpus if pci_place(gpu.bus_id) == where), None)
     if gpu is not None and not gpu.unread:
         return None  # it started later
     return GpuTrouble(

@@ -85,7 +85,7 @@ def _unreadable(gpu: Gpu) -> Iterator[GpuTrouble]:
     elif gpu.unread_kind == "no answer":
         yield seen(
             Status.WARNING,
-            f"gave the driver no answer: {gpu.unread}",
+            f"gave the driver {gpu.unread}",
             "the driver hangs on it, or it was too busy; a program that uses it may hang too",
             "ask again: `timeout 60 nvidia-smi -i {gpus}`; if that hangs, take this machine "
             "out of the job and reboot it",

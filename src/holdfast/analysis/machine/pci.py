@@ -7,6 +7,13 @@ import msgspec
 from holdfast.analysis.machine.fact import Fact, Unread
 
 
+def pci_place(bus_id: str) -> str:
+    """'00000000:3D:00.0' and '0000:3d:00' are one place, '0000:3d:00': domain, bus and device."""
+    device = bus_id.lower().partition(".")[0].strip(":")
+    domain, _, rest = device.partition(":")
+    return f"{domain.lstrip('0').rjust(4, '0')}:{rest}" if rest else device
+
+
 class PciDevice(Fact, frozen=True):
     bus_id: str
     """'0000:3d:00.0'"""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from holdfast.analysis.machine import CudaFacts, CudaProbe, Gpu, NvidiaFacts, Plan, Unread
-from holdfast.analysis.machine.gpu_use import why_not_to_try
+from holdfast.analysis.machine.gpus_in_use import why_not_to_try
 from holdfast.analysis.machine.visible_gpus import visible
 from holdfast.system import cuda_driver, deadline
 from holdfast.system.cuda_driver import NO_CODE, CudaDevice, CudaDriver, CudaFailure

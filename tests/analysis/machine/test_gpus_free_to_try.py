@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast.analysis.machine import GpuHolder, Unread
-from holdfast.analysis.machine.gpu_use import MIB, why_not_to_try
+from holdfast.analysis.machine.gpus_in_use import MIB, why_not_to_try
 from tests.faults.made_gpus import a_gpu
 
 OTHER = (GpuHolder(pid=4711, memory=500 * MIB),)
