@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
+import pytest
+
 from holdfast.lint.readers import compose as compose_reader
-from tests.analysis.source.made_sources import compose, yaml
+from tests.analysis.source.made_sources import compose, shell, yaml
 
 COMPOSE = """
 x-common: &common
@@ -145,3 +149,55 @@ def test_bombs_stay_small() -> None:
     assert compose_reader.read("[" * 50_000, "x").containers == ()
     merged = "\n".join(f"a{i}: &a{i}\n  <<: [*a{i - 1}, *a{i - 1}]" for i in range(1, 40))
     assert compose(f"a0: &a0 {{b: c}}\n{merged}\nservices: *a39").containers == ()
+
+
+# --- too deep, too long --------------------------------------------------------------------------
+
+POD = "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: a, env: [{name: A, value: b}]}]}\n"
+DEEP = f"spec: {{containers: {'[' * 200}{']' * 200}}}\n"
+INDENTED = "containers:\n" + "".join(f"{' ' * depth}a:\n" for depth in range(1, 500))
+SCHEMA = f"kind: CustomResourceDefinition\n{DEEP}"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "settings"),
+    [
+        (DEEP, 1, 0),
+        (f"{POD}---\n{DEEP}", 5, 1),  # what comes before it is read all the same
+        (f"{POD}---\n{INDENTED}", 4, 1),
+        (f"{POD}---\n{POD * 4000}", None, 1),
+        (f"{SCHEMA}---\n{POD}", 0, 1),  # nothing runs there, so nothing is missing
+        (f"{POD}---\n{SCHEMA}", 0, 1),
+        (POD, 0, 1),
+    ],
+)
+def test_what_is_not_read_is_said(text: str, line: int | None, settings: int) -> None:
+    found = yaml(text)
+    assert len(found.settings) == settings
+    if line == 0:
+        assert found.refused is None
+    else:
+        assert found.refused is not None
+        assert "not read from here on" in found.refused.error
+        assert line is None or found.refused.place.line == line
+
+
+def test_a_document_that_unfolds_without_end_is_read_in_part() -> None:
+    names = itertools.pairwise("abcdefghijklmnop")
+    bomb = "".join(f"{name}: &{name} [*{one}{f', *{one}' * 8}]\n" for one, name in names)
+    found = yaml(f"a: &a {{name: A, value: b}}\n{bomb}spec: {{containers: [{{env: *p}}]}}\n")
+    assert found.refused is None  # aliases are shared, not copied
+
+    wide = "{" + ", ".join(f"k{n}: 1" for n in range(400)) + "}"
+    merged = f"m: &m {wide}\n<<: [*m{', *m' * 300}]\nspec: {{containers: []}}\n"
+    merged_often = yaml(merged)
+    assert merged_often.refused is not None
+    assert "too many parts" in merged_often.refused.error
+
+
+def test_shell_that_is_nested_too_deeply_is_read_in_part() -> None:
+    deep = shell("A=1\n" + "echo $(" * 200 + "date" + ")" * 200)
+    assert deep.refused is not None
+    assert "nested too deeply" in deep.refused.error
+    assert [setting.name for setting in deep.settings] == ["A"]
+    assert shell("echo $(echo $(date))").refused is None

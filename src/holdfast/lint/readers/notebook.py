@@ -37,7 +37,9 @@ def read(text: str, file: str) -> Notebook | str:
         document = json.loads(text)
         cells = document["cells"]
         sources = [_lines(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except RecursionError:
+        return "its JSON is nested too deeply to be read"
+    except (ValueError, TypeError, KeyError, AttributeError):
         return "not a notebook: its JSON has no cells"
     located = _locate(text, sources)
     if located is None:

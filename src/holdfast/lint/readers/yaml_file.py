@@ -19,7 +19,7 @@ from holdfast.lint.readers import shell
 from holdfast.lint.readers.compose import flag, run
 from holdfast.lint.readers.shell.nested_text import FileText
 from holdfast.lint.readers.shell.shell_reading import ShellReading
-from holdfast.lint.readers.yaml_nodes import MOST_NODES, YamlDocuments, filled
+from holdfast.lint.readers.yaml_nodes import YamlDocuments, filled
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -42,7 +42,7 @@ def read(
     for root in documents.roots:
         if len(ACCELERATE & {str(key.value) for key, _ in documents.pairs(root)}) > 1:
             reading.jobs.append(_accelerate(documents, root))
-        for pod in _pods(root):
+        for pod in _pods(documents, root):
             containers.extend(_containers(documents, pod, reading))
     found = shell.source(
         reading, file, SourceKind.YAML, complete=complete, containers=tuple(containers)
@@ -61,13 +61,15 @@ def _accelerate(documents: YamlDocuments, root: Node) -> Launch:
     return Launch(kind="accelerate", flags=tuple(flags), place=documents.place(root))
 
 
-def _pods(root: Node) -> Iterator[Node]:
+def _pods(documents: YamlDocuments, root: Node) -> Iterator[Node]:
     """Mappings with `containers`, wherever a manifest hides its pod template."""
     waiting, seen = [root], {id(root)}
-    while waiting and len(seen) < MOST_NODES:
+    while waiting:
         node = waiting.pop()
         if node.id == "scalar":
             continue
+        if not documents.asked(node):
+            return
         children = [v for _, v in node.value] if node.id == "mapping" else list(node.value)
         if node.id == "mapping" and any(k.value == "containers" for k, _ in node.value):
             yield node

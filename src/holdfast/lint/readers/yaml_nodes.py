@@ -22,10 +22,17 @@ if TYPE_CHECKING:
 
 LONGEST = 300_000
 """characters; no launch script is longer, and generated manifests that are need no linting"""
-MOST_NODES = 20_000
+MOST_NODES = 100_000
 DEEPEST = 100
 """brackets inside brackets: PyYAML takes quadratic time over them"""
 
+DOCUMENT = re.compile(r"^---", re.MULTILINE)
+SCHEMA = re.compile(
+    r"^(?:apiVersion|kind):[ \t]*(?:apiextensions\.k8s\.io/\S+|CustomResourceDefinition)[ \t]*$"
+    r"(?:\n(?!---).*)*",
+    re.MULTILINE,
+)
+"""definitions of resources: long, deep, and without anything that runs"""
 DEFAULT = re.compile(r"\$\{\w+:?-([^${}]*)\}")
 
 
@@ -42,26 +49,44 @@ class YamlDocuments:
         self.roots = self._compose()
 
     def _compose(self) -> list[Node]:
-        """Empty where it is no YAML, too long or too deep."""
+        """As many documents as can be read; `problem` says what is missing, and why."""
         import yaml  # noqa: PLC0415 - only where there is YAML to read
 
-        if len(self.text) > LONGEST or _depth(self.text) > DEEPEST:
-            return []
+        text = self._within_limits(SCHEMA.sub(_blank, self.text))
         found: list[Node] = []
         try:
             # a stream of documents is good up to the first that is broken
-            for document in yaml.compose_all(self.text, Loader=yaml.SafeLoader):
+            for document in yaml.compose_all(text, Loader=yaml.SafeLoader):
                 found.extend([document] if document is not None else [])
         except yaml.MarkedYAMLError as problem:
             self._stop_at(problem.problem_mark, f"no valid YAML: {problem.problem}")
-        except (yaml.YAMLError, RecursionError, ValueError):
+        except RecursionError:
+            self._in_part("it is nested too deeply", found[-1].end_mark.index if found else 0)
+        except (yaml.YAMLError, ValueError):
             return found
         return found
 
+    def _within_limits(self, text: str) -> str:
+        """Cut before the document in which a limit is passed."""
+        limits = [(_too_deep(text), "it is nested too deeply")]
+        if len(SCHEMA.sub("", self.text)) > LONGEST:
+            limits.append((LONGEST, "it is too long"))
+        at, why = min((one for one in limits if one[0] is not None), default=(None, ""))
+        if at is None:
+            return text
+        self._in_part(why, at)
+        return text[: max((m.start() for m in DOCUMENT.finditer(text, 0, at)), default=0)]
+
+    def _in_part(self, why: str, at: int) -> None:
+        if self.problem is None:
+            error = f"{why}, and is not read from here on"
+            self.problem = SyntaxRefusal(error=error, place=self.ground.place(self.byte(at)))
+
     def _stop_at(self, mark: Mark | None, error: str) -> None:
         if mark is not None and "{{" not in self.text:  # a template is none, and need not be
-            place = self.ground.place(len(self.text[: mark.index].encode()))
-            self.problem = SyntaxRefusal(error=error, place=place)
+            self.problem = SyntaxRefusal(
+                error=error, place=self.ground.place(self.byte(mark.index))
+            )
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -74,8 +99,7 @@ class YamlDocuments:
                 for merged in value.value if value.id == "sequence" else [value]:
                     yield from self.pairs(merged, depth + 1)
         for key, value in node.value:
-            self._asked += 1
-            if self._asked > MOST_NODES:
+            if not self.asked(key):
                 return
             if key.id == "scalar" and key.value != "<<":
                 yield key, value
@@ -83,8 +107,14 @@ class YamlDocuments:
     def items(self, node: Node | None) -> list[Node]:
         if node is None or node.id != "sequence":
             return []
-        self._asked += len(node.value)
-        return list(node.value) if self._asked < MOST_NODES else []
+        return list(node.value) if self.asked(node, len(node.value)) else []
+
+    def asked(self, node: Node, count: int = 1) -> bool:
+        """False from the bound on: aliases can unfold a short text without end."""
+        self._asked += count
+        if self._asked > MOST_NODES:
+            self._in_part("it has too many parts", node.start_mark.index)
+        return self._asked <= MOST_NODES
 
     def get(self, node: Node | None, *path: str) -> Node | None:
         for name in path:
@@ -146,12 +176,19 @@ class YamlDocuments:
         return fields
 
 
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    for match in re.finditer(r"[\[{]|[\]}]", text):
+def _too_deep(text: str) -> int | None:
+    """Where brackets are nested deeper than the limit."""
+    depth = 0
+    for match in re.finditer(r"[\[{\]}]", text):
         depth = depth + 1 if match[0] in "[{" else max(depth - 1, 0)
-        deepest = max(deepest, depth)
-    return deepest
+        if depth > DEEPEST:
+            return match.start()
+    return None
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Places stay what they are."""
+    return re.sub(r"[^\n]", " ", match[0])
 
 
 def _lines(passage: NestedText) -> list[WordPiece]:

@@ -37,6 +37,8 @@ def _refused(reading: ShellReading, place: Place) -> SyntaxRefusal | None:
     """Why a part may be missing."""
     if reading.budget.spent:
         return SyntaxRefusal(error="it is too complex to be parsed to the end", place=place)
+    if reading.cut:
+        return SyntaxRefusal(error="a part is nested too deeply and is not read", place=place)
     if reading.stumbled:
         error = "the shell grammar could not parse all of it"
         return SyntaxRefusal(error=error, place=place, confirmed=False)

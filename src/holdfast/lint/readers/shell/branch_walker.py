@@ -90,6 +90,7 @@ class BranchWalker(abc.ABC):
     def substitution(self, node: Node, scope: ShellScope, depth: int) -> None:
         """`$(…)`, wherever it is."""
         if depth + self.depth > DEEPEST:
+            self.reading.cut = True
             return
         kept, self.depth = self.depth, self.depth + depth + 1
         outer, self.expander.scope = self.expander.scope, scope.layer()

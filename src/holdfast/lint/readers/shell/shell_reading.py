@@ -27,6 +27,8 @@ class ShellReading:
         self.hosts: list[HostSlots] = []
         self.stumbled = False
         """the grammar does not understand all of the text"""
+        self.cut = False
+        """a part was passed over: it is nested too deeply"""
         self.texts = 0
         self.budget = ParseBudget()
         self.reads: set[str] = set()

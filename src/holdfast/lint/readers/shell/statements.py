@@ -47,7 +47,9 @@ class ShellWalker(BranchWalker):
     def _nested(self, passage: NestedText, scope: ShellScope, around: tuple[str, ...]) -> None:
         """A text inside this one: of `bash -c`, of a here-document."""
         self.reading.texts += 1
-        if self.depth < DEEPEST and self.reading.texts < MOST_TEXTS:
+        if self.depth >= DEEPEST or self.reading.texts >= MOST_TEXTS:
+            self.reading.cut = True
+        else:
             loops, depth = self.loops, self.depth + DEEPEST // 4
             ShellWalker(
                 passage, self.reading, scope, around=around, loops=loops, depth=depth
@@ -55,6 +57,7 @@ class ShellWalker(BranchWalker):
 
     def statement(self, node: Node) -> int | None:
         if self.depth > DEEPEST:
+            self.reading.cut = True
             return None
         self.depth += 1
         try:
