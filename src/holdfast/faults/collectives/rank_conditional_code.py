@@ -34,7 +34,12 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.checkpoints.own_calls import own_checkpoints
 from holdfast.analysis.source.program import Program
-from holdfast.analysis.source.ranks import missed_collectives, missed_messages, swallowed_errors
+from holdfast.analysis.source.ranks import (
+    job_size,
+    missed_collectives,
+    missed_messages,
+    swallowed_errors,
+)
 from holdfast.analysis.source.ranks.guards import rank_guards
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
@@ -312,19 +317,28 @@ def one_rank_swallows_its_error(program: Program, _: Source) -> Iterator[Finding
 
 
 @FAULT.lint_python
-def some_ranks_miss_a_collective(program: Program, _: Source) -> Iterator[Finding]:
+def some_ranks_miss_a_collective(program: Program, source: Source) -> Iterator[Finding]:
     for one in missed_collectives.missed_collectives(program):
-        report = FAULT.error if one.sure else FAULT.warning
+        splits = job_size.is_split(one.split, program, source.started_by)
+        if splits is False:
+            continue
+        report = FAULT.error if one.sure and splits else FAULT.warning
         said = missed_messages.message(one)
-        yield report(said.summary, reason=said.reason, fix=said.fix, at=program.place(one.at))
+        unless = "" if splits else f" (unless the job never has more than {one.split.first} ranks)"
+        reason = f"{said.reason}{unless}"
+        yield report(said.summary, reason=reason, fix=said.fix, at=program.place(one.at))
 
 
 @FAULT.lint_python
-def one_rank_counts_the_steps_of_a_checkpoint(program: Program, _: Source) -> Iterator[Finding]:
+def one_rank_counts_the_steps_of_a_checkpoint(
+    program: Program, source: Source
+) -> Iterator[Finding]:
     for one in own_checkpoints(program):
         for call in one.method("step"):
             guard = next(rank_guards(program, call.node), None)
-            if guard is not None and guard.split.sure and not guard.split.mixed:
+            if guard is None or not guard.split.sure or guard.split.mixed:
+                continue
+            if job_size.is_split(guard.split, program, source.started_by):
                 yield FAULT.error(
                     f"{call.written}() runs only {guard.split.where}",
                     reason="every rank writes its own part of a checkpoint, and rank 0 waits for "

@@ -32,10 +32,18 @@ class RankSplit(NamedTuple):
     """something else decides too: `rank == 0 and step > 5`"""
     group: str = ""
     """of `dist.get_rank(group)`: the group as written"""
+    ranks: frozenset[int] = frozenset()
+    """that it sets apart from all others, where it says them: `rank in [0, 1]`, `rank >= 4`"""
 
     def inverted(self) -> RankSplit:
         zero = None if self.zero is None else not self.zero
         return self._replace(zero=zero, negated=not self.negated, turned=not self.turned)
+
+    @property
+    def first(self) -> int:
+        """It sets the first so many ranks apart, which may be all there are; 0: others."""
+        count = len(self.ranks)
+        return count if count > 1 and self.ranks == frozenset(range(count)) else 0
 
     def may_complete(self, other: RankSplit) -> bool:
         """Whether those that `other` leaves out may be let through here."""

@@ -31,6 +31,8 @@ from holdfast.analysis.source.ranks.rank_names import (
 THROUGH = ("builtins.int", "builtins.str", "builtins.bool")
 DEPTH = 6
 """names and functions followed, one through the other"""
+NO_RANKS: frozenset[int] = frozenset()
+MOST_LISTED = 4096
 TURNED: dict[type[ast.cmpop], ast.cmpop] = {
     ast.Lt: ast.Gt(),
     ast.Gt: ast.Lt(),
@@ -160,12 +162,16 @@ class RankQuestions:
         if isinstance(node.op, ast.And):
             if any(self.alone(part) for part in others):
                 return None
-            return first._replace(mixed=any(not asks_if_distributed(part) for part in others))
+            mixed = any(not asks_if_distributed(part) for part in others)
+            return first._replace(mixed=mixed, ranks=first.ranks if len(splits) == 1 else NO_RANKS)
         if not all(self.alone(part) for part in others):
             return None  # `rank == 0 or debug`: then it may hold everywhere
         sure = all(split.sure for split in splits)
-        zero = first.zero if len(splits) == 1 else None
-        return first._replace(zero=zero, sure=sure, one=first.one and len(splits) == 1)
+        alone = len(splits) == 1
+        ranks = first.ranks if alone else _listed([part for part, split in found if split], splits)
+        return first._replace(
+            zero=first.zero if alone else None, sure=sure, one=first.one and alone, ranks=ranks
+        )
 
     def _compared(self, node: ast.Compare, depth: int) -> RankSplit | None:
         sides = [node.left, *node.comparators]
@@ -191,7 +197,10 @@ class RankQuestions:
             zero = isinstance(op, ast.Eq | ast.LtE | ast.Lt)
         one = zero is not None or isinstance(op, ast.Eq | ast.NotEq)
         negated = isinstance(op, ast.NotEq)
-        return RankSplit(of, zero, _text(node), negated, one=plain and one, group=group)
+        ranks = _ranks(op, value) if plain and value is not None else NO_RANKS
+        return RankSplit(
+            of, zero, _text(node), negated, one=plain and one, group=group, ranks=ranks
+        )
 
     def _same_everywhere(self, op: ast.cmpop, other: ast.expr, value: int | None) -> bool:
         """`rank >= 0`, `rank != -1` and `rank < world_size` hold on all; in `for r in range(n):
@@ -216,10 +225,12 @@ class RankQuestions:
         if not ranks:
             return None
         zero = not negated if ranks == {0} else None
-        sure = None not in ranks
+        listed = frozenset(value for value in ranks if value is not None)
+        sure = len(listed) == len(ranks)
         return RankSplit(
-            of, zero, _text(node), negated, sure=sure, one=zero is not None, group=group
-        )
+            of, zero, _text(node), negated, sure=sure, one=zero is not None, group=group,
+            ranks=listed if sure else NO_RANKS,
+        )  # fmt: skip
 
     def _flag(self, node: ast.Name | ast.Attribute | ast.Call, depth: int) -> RankSplit | None:
         if isinstance(node, ast.Call):
@@ -269,6 +280,22 @@ class RankQuestions:
                 given = [*part.args, *(k.value for k in part.keywords)]
                 return _text(given[0]) if given else ""
         return ""
+
+
+def _ranks(op: ast.cmpop, value: int) -> frozenset[int]:
+    """The ranks that `rank OP value` sets apart; of `rank >= 4` those on which it does not hold."""
+    if isinstance(op, ast.Eq):
+        return frozenset([value])
+    count = value + isinstance(op, ast.LtE | ast.Gt)
+    ordered = isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE)
+    return frozenset(range(count)) if ordered and count <= MOST_LISTED else NO_RANKS
+
+
+def _listed(parts: list[ast.expr], splits: list[RankSplit]) -> frozenset[int]:
+    """Of `rank == 0 or rank in (1, 2)`."""
+    plain = all(isinstance(p, ast.Compare) and isinstance(p.ops[0], ast.Eq | ast.In) for p in parts)
+    known = plain and all(split.ranks for split in splits)
+    return NO_RANKS.union(*(split.ranks for split in splits)) if known else NO_RANKS
 
 
 def _text(node: ast.AST) -> str:
