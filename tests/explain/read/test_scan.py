@@ -172,14 +172,14 @@ def test_a_line_full_of_anchors_is_shown_once_a_window() -> None:
 
 def test_the_lines_after_a_hit_are_at_hand() -> None:
     data = b"timeout\n  File a\r\n\x1b[1m    b()\x1b[0m\nlast"
-    assert hits(data)[0].following == ["  File a", "    b()", "last"]
+    assert hits(data)[0].after(FOLLOWING) == ["  File a", "    b()", "last"]
     assert hits(data)[0].after(1) == ["  File a"]
 
 
 def test_so_are_those_in_the_next_block() -> None:
     data = b"step\n" * (BLOCK // 5 - 2) + b"timeout\n" + b"".join(b"%d\n" % n for n in range(200))
     (hit,) = hits(data)
-    assert hit.following == [str(n) for n in range(FOLLOWING)]
+    assert hit.after(FOLLOWING) == [str(n) for n in range(FOLLOWING)]
 
 
 @given(st.integers(0, 3 * BLOCK // 100))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from holdfast.analysis.logs.wreckage import InputSource
 from holdfast.errors import ConfigError
-from holdfast.explain.read import archives, folders
+from holdfast.explain.read import archives, folders, utf16
 from holdfast.explain.read.byte_streams import (
     CutShortError,
     FileBudget,
@@ -179,6 +179,8 @@ def _unwrapped(
     inside: int = 0,
 ) -> Iterator[Opened | InputSource]:
     """The thing itself, or what is packed in it."""
+    if encoding := utf16.codec(opened.peek()):
+        opened = Opened(opened.name, utf16.Utf8(opened, encoding), size=opened.size)
     peek = opened.peek()
     why_not = unreadable(peek) or _not_a_log(peek, opened.size)
     make = packing(peek)

@@ -117,10 +117,12 @@ def head(raw: str, grammar: Grammar = PLAIN) -> Head:
     """Never raises; the text is a suffix of the line."""
     found = Head(text=raw)
     begin = grammar.indent if raw[: grammar.indent].isspace() else 0
-    at = _bare(raw, grammar, found, begin) or _behind_a_bar(raw) or begin
+    at = _bare(raw, grammar, found, begin) or begin
     names = [found.grammar] if found.grammar else []
     for _ in range(PEELS):
         prefix = _PREFIX.match(raw, at)
+        if (prefix is None or prefix.end() == at) and found.rank is None:
+            prefix = _behind_a_bar(raw, at)
         if prefix is None or prefix.end() == at:
             break
         kind = prefix.lastgroup or ""
@@ -138,11 +140,9 @@ def head(raw: str, grammar: Grammar = PLAIN) -> Head:
     return found
 
 
-def _behind_a_bar(raw: str) -> int:
-    if raw.startswith("[rank") or "[rank" not in raw:
-        return 0
-    late = _MID_LINE.search(raw)
-    return late.start() if late and _PREFIX.match(raw) is None else 0
+def _behind_a_bar(raw: str, at: int) -> re.Match[str] | None:
+    late = _MID_LINE.search(raw, at) if "[rank" in raw else None
+    return _PREFIX.match(raw, late.start()) if late else None
 
 
 def _bare(raw: str, grammar: Grammar, found: Head, begin: int) -> int:

@@ -11,12 +11,13 @@ from holdfast.analysis.logs.patterns import all_patterns
 from holdfast.analysis.logs.wreckage import LoggedException, LogLine, Sighting
 from holdfast.analysis.scene.scene import LastWords
 from holdfast.analysis.scene.secondary_errors import consequence
-from holdfast.explain.read import line_prefix, tracebacks
+from holdfast.explain.read import line_prefix, records, tracebacks
 from holdfast.explain.read.collected import Collected
 from holdfast.explain.read.file_names import FileNameHints
 from holdfast.explain.read.inputs import Opened
 from holdfast.explain.read.line_prefix import Grammar, Head
-from holdfast.explain.read.scan import Hit, LogTail, Scanner
+from holdfast.explain.read.records import RecordLine
+from holdfast.explain.read.scan import FOLLOWING, Hit, LogTail, Scanner
 
 SAMPLE = 200
 """lines that decide what kind of log it is"""
@@ -42,25 +43,30 @@ class LogReader:
     def read(self, opened: Opened, named: FileNameHints, peek: str) -> str:
         """Its kind: 'log' or 'kernel'."""
         lines = peek.splitlines()
+        wrapped = records.in_use(lines)
+        if wrapped:
+            lines = [records.texts(line)[0] for line in lines]
         grammar = line_prefix.grammar_of(lines)
         tail = LogTail()
-        ended: dict[object, int] = {}
-        """writer -> the line up to which its exception has been read already"""
-        for hit in self._scanner.lines(opened, tail=tail):
+        ended: dict[object, tuple[int, int]] = {}
+        """writer -> the place up to which its exception has been read already"""
+        hits = self._scanner.lines(opened, tail=tail, in_json=wrapped)
+        for hit in records.unwrapped(hits) if wrapped else hits:
             head = line_prefix.head(hit.text, grammar)
             line = _line(head, named, opened.name, hit.number)
             slugs = self._see(head, hit, line)
             writer = (head.rank, head.local_rank, head.host, head.pid)
-            if hit.number <= ended.get(writer, 0):
+            if hit.place() <= ended.get(writer, (0, 0)):
                 continue
             told = _exception(head, hit, grammar)
             if told is not None:
-                ended[writer] = hit.number + told.lines
+                ended[writer] = hit.place(told.lines)
                 self._catch(told, line, hit, slugs)
-        self._remember_ends(lines, tail.lines(), named, opened.name, grammar)
+        last = [(n, records.texts(text)[-1] if wrapped else text) for n, text in tail.lines()]
+        self._remember_ends(lines, last, named, opened.name, grammar)
         return "kernel" if _is_kernel(lines[:SAMPLE], grammar) else "log"
 
-    def _see(self, head: Head, hit: Hit, line: LogLine) -> tuple[str, ...]:
+    def _see(self, head: Head, hit: Hit | RecordLine, line: LogLine) -> tuple[str, ...]:
         """Record every pattern this line matches; the slugs of faults it may be the cause of."""
         slugs = []
         for pattern, fields in self._scanner.match(head.text, raw=hit.text):
@@ -80,7 +86,11 @@ class LogReader:
         return tuple(slugs)
 
     def _catch(
-        self, told: tracebacks.ParsedException, line: LogLine, hit: Hit, slugs: tuple[str, ...]
+        self,
+        told: tracebacks.ParsedException,
+        line: LogLine,
+        hit: Hit | RecordLine,
+        slugs: tuple[str, ...],
     ) -> None:
         if told.kind.endswith(_WRAPPERS):
             return
@@ -94,7 +104,7 @@ class LogReader:
                 text=told.text,
                 frames=told.frames,
                 line=msgspec.structs.replace(
-                    line, text=text[:LONGEST], number=line.number + told.ends
+                    line, text=text[:LONGEST], number=hit.place(told.ends)[0]
                 ),
                 consequence=consequence(words),
                 root_slugs=tuple(
@@ -138,14 +148,16 @@ def _is_kernel(lines: Sequence[str], grammar: Grammar) -> bool:
     return len(kernel) + len(syslog) > len(told) / 2
 
 
-def _exception(head: Head, hit: Hit, grammar: Grammar) -> tracebacks.ParsedException | None:
+def _exception(
+    head: Head, hit: Hit | RecordLine, grammar: Grammar
+) -> tracebacks.ParsedException | None:
     text = head.text
     if "Traceback (most recent call last)" in text:
-        return tracebacks.traceback(head, hit.following, grammar)
+        return tracebacks.traceback(head, hit.after(FOLLOWING), grammar)
     if "terminate called " in text:
-        return tracebacks.thrown(head, hit.following, grammar)
+        return tracebacks.thrown(head, hit.after(FOLLOWING), grammar)
     if all_patterns.ERROR.regex.search(text):
-        return tracebacks.printed(head, hit.following, grammar)
+        return tracebacks.printed(head, hit.after(FOLLOWING), grammar)
     return None
 
 

@@ -52,7 +52,7 @@ class _Block(NamedTuple):
 class Hit:
     """A line that holds an anchor. It keeps a block alive: take what you need and let it go."""
 
-    __slots__ = ("_ahead", "_data", "_stop", "number", "offset", "text")
+    __slots__ = ("_ahead", "_begin", "_data", "_stop", "number", "offset", "text")
 
     def __init__(self, block: _Block, begin: int, stop: int, *, number: int, ahead: bytes) -> None:
         self.text = decoded(block.data[begin:stop])
@@ -62,19 +62,28 @@ class Hit:
         self.offset = block.offset + begin
         """in bytes, of the text in the source"""
         self._data = block.data
+        self._begin = begin
         self._stop = stop
         self._ahead = ahead
 
-    @property
-    def following(self) -> Sequence[str]:
-        """Up to 60 lines after this one, of any writer."""
-        return self.after(FOLLOWING)
+    def place(self, further: int = 0) -> tuple[int, int]:
+        """Of the line so many lines further on: its number, and which text in it."""
+        return self.number + further, 0
 
-    def after(self, count: int, *, within: int = FOLLOWING_BYTES) -> Sequence[str]:
-        """Up to so many lines after this one, as far as they are within so many bytes."""
+    def whole(self, longest: int) -> str:
+        """All of the line, where the text is only a window of it."""
+        begin = self._data.rfind(b"\n", max(0, self._begin - longest), self._begin) + 1
+        stop = self._data.find(b"\n", self._stop, self._stop + longest)
+        return decoded(self._data[begin : stop if stop >= 0 else self._stop + longest])
+
+    def after(
+        self, count: int, *, within: int = FOLLOWING_BYTES, longest: int = SHOWN
+    ) -> Sequence[str]:
+        """Up to so many lines after this one, of any writer, as far as they are within so many
+        bytes."""
         rest = self._data[self._stop : self._stop + within]
         rest += self._ahead[: within - len(rest)]
-        return [decoded(raw[:SHOWN]) for raw in rest.splitlines()[1 : count + 1]]
+        return [decoded(raw[:longest]) for raw in rest.splitlines()[1 : count + 1]]
 
 
 class LogTail:
@@ -126,6 +135,14 @@ class Scanner:
         )
 
     @functools.cached_property
+    def _blockwise_in_json(self) -> BytesAhoCorasick:
+        """The same for text inside of JSON, where writers escape some characters."""
+        forms = dict.fromkeys(form for anchor in self.anchors for form in _in_json(anchor))
+        return BytesAhoCorasick(
+            tuple(forms), implementation=Implementation.DFA, matchkind=MatchKind.LeftmostFirst
+        )
+
+    @functools.cached_property
     def _linewise(self) -> BytesAhoCorasick:
         return BytesAhoCorasick(self.anchors)
 
@@ -145,9 +162,12 @@ class Scanner:
                 found.append((pattern, taking_part))
         return found
 
-    def lines(self, reader: Reader, *, tail: LogTail | None = None) -> Iterator[Hit]:
+    def lines(
+        self, reader: Reader, *, tail: LogTail | None = None, in_json: bool = False
+    ) -> Iterator[Hit]:
         """Every line with an anchor, in the order written; long lines once per window."""
-        blocks = self._searched(self._blocks(reader))
+        automaton = self._blockwise_in_json if in_json else self._blockwise
+        blocks = self._searched(self._blocks(reader), automaton)
         before, number, current = b"", 1, next(blocks, None)
         while current is not None:
             block, anchors = current
@@ -159,10 +179,12 @@ class Scanner:
                 tail.keep(before + block.data[block.fresh :], number)
             before, current = block.data[-TAIL - 1 :], following
 
-    def _searched(self, blocks: Iterator[_Block]) -> Iterator[tuple[_Block, list[_Found]]]:
+    def _searched(
+        self, blocks: Iterator[_Block], automaton: BytesAhoCorasick
+    ) -> Iterator[tuple[_Block, list[_Found]]]:
         """Each block with the anchors in it. The automaton lets go of the interpreter's lock, so
         on a second core it runs ahead of everything else."""
-        find = self._blockwise.find_matches_as_indexes
+        find = automaton.find_matches_as_indexes
         with ThreadPoolExecutor(max_workers=1) as pool:
             waiting: collections.deque[tuple[_Block, Future[list[_Found]]]] = collections.deque()
             for block in blocks:
@@ -204,6 +226,16 @@ def _hits(
             counted, done = begin, stop
             yield Hit(block, begin, stop, number=number, ahead=ahead)
     return number + data.count(b"\n", counted)
+
+
+def _in_json(anchor: bytes) -> Iterator[bytes]:
+    """As it stands, quoted, and as Go writes it, which escapes what HTML would."""
+    yield anchor
+    quoted = anchor.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\t", b"\\t")
+    yield quoted
+    for sign, escaped in ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026")):
+        quoted = quoted.replace(sign, escaped)
+    yield quoted
 
 
 def _fill(reader: Reader) -> bytes:
