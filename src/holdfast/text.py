@@ -91,9 +91,14 @@ def ranks(values: Iterable[int]) -> str:
     return f"rank{'' if len(listed) == 1 else 's'} {some_numbers(listed)}"
 
 
+def name(value: str) -> str:
+    """A node, an interface or a path in a sentence: a backtick marks our own commands there."""
+    return value.replace("`", "'")
+
+
 def names(values: Iterable[str], shown: int = 5) -> str:
     """Names in the order people count them, the rest counted: 'node-2, node-10 and 3 more'."""
-    listed = sorted(set(values), key=natural_order)
+    listed = sorted(set(map(name, values)), key=natural_order)
     if len(listed) <= shown + 1:
         return " and ".join([", ".join(listed[:-1]), listed[-1]] if listed[1:] else listed)
     return f"{', '.join(listed[:shown])} and {len(listed) - shown} more"

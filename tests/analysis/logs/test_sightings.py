@@ -24,11 +24,3 @@ def test_the_exception_of_a_line_is_found_by_place_or_by_text() -> None:
     assert sightings.raised_at(wreckage, seen("OSError", 9, rank=1)) is raised
     assert sightings.raised_at(wreckage, seen("again: [Errno 28] No space", 30, rank=1)) is raised
     assert sightings.raised_at(wreckage, seen("[Errno 28] No space", 30, rank=2)) is None
-
-
-def test_a_word_of_a_log_cannot_leave_its_place_in_a_command() -> None:
-    assert (
-        sightings.shell_command("ls -l {0}", "/ckpts/a b$(id).pt") == "ls -l '/ckpts/a b$(id).pt'"
-    )
-    assert sightings.shell_command("ping -c 3 {}", "node-b") == "ping -c 3 node-b"
-    assert sightings.shell_command("ping -c 3 {}", "") == ""

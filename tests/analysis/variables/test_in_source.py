@@ -62,5 +62,5 @@ def test_words_for_the_environment_and_for_a_line() -> None:
     assert in_source.without(line) == "remove A"
     assert in_source.put(here, "B", "^x") == "`export B='^x'`"
     assert in_source.put(line, "B", "1") == "`B=1`"
-    assert in_source.renamed(here, "B") == "`unset A; export B=^x`"
+    assert in_source.renamed(here, "B") == "`unset A; export B='^x'`"
     assert in_source.renamed(line, "B") == "write `B=1`"

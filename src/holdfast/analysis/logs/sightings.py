@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 
 from holdfast import text
@@ -55,8 +54,3 @@ def raised_at(wreckage: Wreckage, sighting: Sighting) -> LoggedException | None:
         ),
         None,
     )
-
-
-def shell_command(form: str, *values: str) -> str:
-    """'ls -l {}' with values from a log, quoted for a shell; '' when one of them is missing."""
-    return form.format(*map(shlex.quote, values)) if all(values) else ""

@@ -7,7 +7,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.machine import MachineFacts, Security, Unread, addresses
 from holdfast.analysis.nodes.facts import NodesFacts
 from holdfast.analysis.nodes.paths import Outcome, PortKind, Reached
@@ -110,16 +110,17 @@ def ephemeral_range(machine: MachineFacts) -> str:
 
 def not_the_target(one: Reached) -> str:
     """What to do where no rule of the target's firewall is in the way; '' where one may be."""
-    address, source = one.target.address, one.source
+    address = shell_words.word(one.target.address, "ADDRESS")
+    source, node = text.name(one.source), text.name(one.target.node)
     if one.outcome is Outcome.NO_ROUTE:
         return f"on {source} run `ip route get {address}` and add the missing route"
     if one.outcome is Outcome.NO_NEIGHBOUR:
-        link = f"check the link of {one.target.node} (`ip -br link`)"
+        link = f"check the link of {node} (`ip -br link`)"
         return f"{link}; on {source}: `ip neigh show {address}`"
     if one.outcome is Outcome.REJECTED and _is_local(one):
         return f"find the rule on {source} that forbids it: `sudo nft list ruleset`"
     if one.outcome is Outcome.FAILED:
-        return f"on {source}: `nc -vz {address} {one.target.port}` while {one.target.node} listens"
+        return f"on {source}: `nc -vz {address} {one.target.port}` while {node} listens"
     return ""
 
 
@@ -128,7 +129,7 @@ def opening(facts: NodesFacts, one: Reached, ports: Ports) -> str:
     target = facts.node(one.target.node).facts
     source = facts.node(one.source).facts
     network = network_of(source, one.local_address) if one.local_address else ""
-    network = network or network_of(target, one.target.address)
+    network = shell_words.word(network or network_of(target, one.target.address), "NETWORK")
     port = str(one.target.port) if ports is Ports.MASTER else ""
     if ports is Ports.EPHEMERAL:
         port = ephemeral_range(target)

@@ -6,10 +6,12 @@ Dockerfile, an nccl.conf: which settings one process finds together, on how many
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from holdfast import shell_words
 from holdfast.analysis.machine import MachineFacts, Setting, known
 from holdfast.analysis.source.launch import same_environment
 from holdfast.analysis.source.source import Launch, Source, SourceKind
@@ -167,7 +169,7 @@ def started_otherwise(setting: Written, source: Source) -> bool:
 
 def without(*settings: Setting) -> str:
     """How to be rid of them: the environment has no line to remove."""
-    names = [s.name for s in settings]
+    names = [shell_words.variable(s.name) for s in settings]
     if all(s.origin == "environment" for s in settings):
         return f"`unset {' '.join(names)}`"
     return f"remove {' and '.join(names)}"
@@ -175,13 +177,15 @@ def without(*settings: Setting) -> str:
 
 def put(setting: Setting, name: str, value: str) -> str:
     """The assignment to write instead of this setting."""
-    quoted = f"'{value}'" if value[:1] in "^=" or " " in value else value
-    text = f"{name}={quoted}"
+    text = shell_words.setting(name, value)
+    if shell_words.fits(value) and re.fullmatch(r"[\^=][\w,:.-]+|\$\w+|\$\{\w+\}", value):
+        text = f"{shell_words.variable(name)}=" + (value if value[0] == "$" else f"'{value}'")
     return f"`export {text}`" if setting.origin == "environment" else f"`{text}`"
 
 
 def renamed(setting: Setting, name: str) -> str:
     """The same value under another name."""
     if setting.origin == "environment":
-        return f"`unset {setting.name}; export {name}={setting.value}`"
+        old = shell_words.variable(setting.name)
+        return f"`unset {old}; export {shell_words.setting(name, setting.value)}`"
     return f"write {put(setting, name, setting.value)}"

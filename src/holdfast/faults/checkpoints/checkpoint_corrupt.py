@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import re
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import resume_refused
-from holdfast.analysis.logs import damaged_files, sightings
+from holdfast.analysis.logs import damaged_files
 from holdfast.analysis.logs.patterns import resume, unreadable_files
 from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, checkpoint_items, known
@@ -92,7 +92,8 @@ def _unreadable(item: CheckpointItem, *, newest: bool) -> Finding:
         f"{which} checkpoint could not be read: {item.path}",
         reason=f"{item.problem}; a resume as this user will fail the same way",
         evidence=checkpoint_items.evidence(item),
-        fix=f"check its owner and permissions: `ls -ld {item.path}`",
+        fix="check its owner and permissions: `ls -ld "
+        f"{shell_words.word(item.path, 'CHECKPOINT')}`",
     )
 
 
@@ -101,7 +102,8 @@ def _older(item: CheckpointItem) -> Finding:
         f"an older checkpoint is damaged: {item.path}",
         reason=f"{item.problem}; there are newer ones, so a resume will not use it",
         evidence=checkpoint_items.evidence(item),
-        fix=f"remove it once you know the reason: `rm -r {item.path}`",
+        fix="remove it once you know the reason: `rm -r "
+        f"{shell_words.word(item.path, 'CHECKPOINT')}`",
     )
 
 
@@ -190,7 +192,7 @@ def loading_a_file_failed(wreckage: Wreckage) -> Diagnosis | None:
         seen=(first, *(one for one in seen if one is not first)),
         culprit=Culprit(rank=None if path else first.rank, what=path or "the file being loaded"),
         fix=FIX,
-        next=sightings.shell_command("ls -l {0} && head -c 100 {0}", path),
+        next=shell_words.command("ls -l {0} && head -c 100 {0}", path),
         unknown=() if path else ("which file it was: the log does not name it",),
     )
 
@@ -216,7 +218,7 @@ def torch_load_failed_without_a_reason(wreckage: Wreckage) -> Diagnosis | None:
             )
         ],
         fix=FIX,
-        next=sightings.shell_command("ls -l {0} && head -c 100 {0}", path),
+        next=shell_words.command("ls -l {0} && head -c 100 {0}", path),
         unknown=() if path else ("which file it was: the log does not name it",),
     )
 

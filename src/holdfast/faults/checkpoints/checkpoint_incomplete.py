@@ -22,7 +22,7 @@ Sources        torch 2.13.0: torch/distributed/checkpoint/filesystem.py (metadat
 
 from __future__ import annotations
 
-from holdfast.analysis.logs import sightings
+from holdfast import shell_words
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, checkpoint_items, known
 from holdfast.analysis.scene.scene import Scene
@@ -56,7 +56,8 @@ def _folder(item: CheckpointItem, items: tuple[CheckpointItem, ...]) -> Finding:
             f"an older sharded save was never finished: {item.path}",
             reason=f"{item.problem}; there are newer checkpoints",
             evidence=checkpoint_items.evidence(item),
-            fix=f"remove it if it is no longer needed: `rm -r {item.path}`",
+            fix="remove it if it is no longer needed: `rm -r "
+            f"{shell_words.word(item.path, 'CHECKPOINT')}`",
         )
     saving = item.age < checkpoint_items.JUST_WRITTEN
     doubt = "; it was written a moment ago and may be a save in progress" if saving else ""
@@ -65,7 +66,8 @@ def _folder(item: CheckpointItem, items: tuple[CheckpointItem, ...]) -> Finding:
         f"the newest sharded checkpoint was never finished: {item.path}",
         reason=f"{item.problem}, so it cannot be loaded{doubt}",
         evidence=checkpoint_items.evidence(item),
-        fix=f"{resume}; remove the leftovers with `rm -r {item.path}`",
+        fix=f"{resume}; remove the leftovers with `rm -r "
+        f"{shell_words.word(item.path, 'CHECKPOINT')}`",
     )
 
 
@@ -75,7 +77,7 @@ def _temporary(item: CheckpointItem) -> Finding:
         reason="it was never renamed to a checkpoint; the previous checkpoint is untouched, and "
         "nothing will load this one unless a script picks files by age",
         evidence=checkpoint_items.evidence(item),
-        fix=f"if no job is saving there now, `rm -r {item.path}`",
+        fix=f"if no job is saving there now, `rm -r {shell_words.word(item.path, 'CHECKPOINT')}`",
     )
 
 
@@ -168,7 +170,7 @@ def _missing(first: Sighting, confidence: float, seen: tuple[Sighting, ...]) -> 
         culprit=Culprit(what=path),
         fix="resume from the newest complete checkpoint; if this one was copied, copy all of it; a "
         "script that picks 'the newest folder' must skip unfinished ones",
-        next=sightings.shell_command("ls -la {}", path.rpartition("/")[0] or path),
+        next=shell_words.command("ls -la {}", path.rpartition("/")[0] or path),
         unknown=()
         if confidence > 0.8
         else ("whether the save was interrupted or the path is wrong",),

@@ -23,6 +23,7 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.checkpoint.html 
 
 from __future__ import annotations
 
+from holdfast import shell_words
 from holdfast.analysis.job import resume_refused
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene.scene import Scene
@@ -67,5 +68,6 @@ def rank_did_not_see_the_folder(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(what=fields["folder"]),
         fix=f"put it on a file system that all machines of the job share, and mount it on all of "
-        f"them; `findmnt -T {fields['folder']}` on each shows what is there now",
+        f"them; `findmnt -T {shell_words.word(fields['folder'], 'FOLDER')}` on each shows what is "
+        "there now",
     )

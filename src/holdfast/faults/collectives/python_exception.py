@@ -23,10 +23,10 @@ Sources        torch/distributed/elastic/multiprocessing/errors/__init__.py: get
 
 from __future__ import annotations
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.collectives import inner_exception, stacks, waits
 from holdfast.analysis.job import pace, phrases
-from holdfast.analysis.logs import blame, own_errors, sightings
+from holdfast.analysis.logs import blame, own_errors
 from holdfast.analysis.logs.wreckage import Exit, LoggedException, Wreckage
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.exits import Ending
@@ -224,7 +224,7 @@ def _look(raised: LoggedException) -> str:
     if line.source.startswith("<") or ": " in line.source:  # piped in, or inside an archive
         return ""
     lines = f"{max(1, line.number - 40)},{line.number + 5}p"
-    return sightings.shell_command("sed -n {} {}", lines, line.source)
+    return shell_words.command("sed -n {} {}", lines, line.source)
 
 
 @FAULT.explain

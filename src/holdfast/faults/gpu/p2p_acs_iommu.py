@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import watchdog
@@ -152,6 +152,7 @@ def _acs_redirects(paths: Sequence[PeerPath]) -> Finding | None:
     if not hit:
         return None
     bridges = sorted({bridge for path in hit for bridge in path.redirecting})
+    listed = " ".join(shell_words.word(bridge, "BRIDGE") for bridge in bridges)
     return FAULT.warning(
         f"PCIe ACS sends direct traffic between {_pairs(hit)} through the root complex",
         reason="it is slower there, and on some machines collectives hang or GPUDirect is refused; "
@@ -161,7 +162,7 @@ def _acs_redirects(paths: Sequence[PeerPath]) -> Finding | None:
             for bridge in bridges[:SHOWN]
         ],
         fix="disable it in the BIOS (ACS, or VT-d/AMD IOMMU), or until the next start: "
-        f"`for b in {' '.join(bridges)}; do sudo setpci -s $b ECAP_ACS+0x6.w=0000; done`",
+        f"`for b in {listed}; do sudo setpci -s $b ECAP_ACS+0x6.w=0000; done`",
     )
 
 
@@ -241,7 +242,7 @@ def _iommu_faults(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(host=seen[0].line.host, what=f"IOMMU, device {device}"),
         fix=f"{FIX_PCIE} `export NCCL_P2P_DISABLE=1`",
-        next=sightings.shell_command("lspci -s {}", device) or "lspci -tv",
+        next=shell_words.command("lspci -s {}", device) or "lspci -tv",
     )
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast import shell_words
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.source.launch import command_line, container_sysctls, containers
@@ -186,9 +187,7 @@ def _sysctl_not_set(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(host=seen[0].line.host, what=f"--sysctl {what}" if by_flag else what),
         fix=("remove the flag, and set it" if by_flag else "set it")
         + f" on the host if it is needed; flags that work: {WORKING_COMMAND}",
-        next=sightings.shell_command(
-            "sysctl {}", what.removeprefix("/proc/sys/").replace("/", ".")
-        ),
+        next=shell_words.command("sysctl {}", what.removeprefix("/proc/sys/").replace("/", ".")),
     )
 
 
@@ -279,12 +278,14 @@ def _corrected_command(source: Source, container: ContainerRun, option: Flag) ->
     command = command_line.command_of(source, container)
     if command is None or container.engine == "compose":
         if option.name == "sysctl":
-            return f"remove `{option.value}` under `sysctls:`"
-        return f"remove `{option.name.replace('-', '_')}: {option.value}`"
+            return f"remove `{shell_words.word(option.value, 'it')}` under `sysctls:`"
+        value = shell_words.word(option.value, "…")
+        return f"remove `{option.name.replace('-', '_')}: {value}`"
     words = list(command.words)
     for wrong in container.options:
         if _shm_size_unused(container, wrong) or (
             wrong.name == "sysctl" and container_sysctls.refusal(container, wrong)
         ):
             words = command_line.without(words, wrong)
-    return f"`{command_line.line(words)}`"
+    line = command_line.line(words)
+    return f"`{line}`" if line else f"remove `--{option.name}`"

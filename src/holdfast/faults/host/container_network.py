@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast import shell_words
 from holdfast.analysis.machine import Container, Interface, MachineFacts, Unread, known
 from holdfast.analysis.nodes import Node, NodesFacts, Outcome
 from holdfast.analysis.source.launch import command_line, containers
@@ -159,7 +160,7 @@ def master_is_container_loopback(source: Source) -> Iterator[Finding]:
                 reason=f"{len(members)} containers form one job, and each has its own network: "
                 "every one would wait for itself",
                 fix=f"name the service of rank 0: `MASTER_ADDR: "
-                f"{_container_of_rank_0(members).service}`"
+                f"{shell_words.word(_container_of_rank_0(members).service, 'SERVICE')}`"
                 if container.engine == "compose"
                 else "use `--network=host` for all; or create a network (`docker network create "
                 "job`) and name the container of rank 0: `--network job -e MASTER_ADDR=NAME`",

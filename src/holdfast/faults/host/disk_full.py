@@ -26,7 +26,7 @@ import errno
 import re
 from collections.abc import Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import no_space
@@ -75,7 +75,8 @@ def _judge(folder: Folder) -> Finding:
             if folder.write_error
             else "reported by the file system",
             evidence=[_evidence(folder)],
-            fix=f"free some space (`du -xsh {folder.looked_at}/* | sort -h | tail`), or use a "
+            fix=f"free some space (`du -xsh {shell_words.word(folder.looked_at, 'FOLDER')}/* | "
+            "sort -h | tail`), or use a "
             "folder on another disk",
         )
     if _is_scarce(folder):
@@ -292,7 +293,7 @@ def no_space_to_write(wreckage: Wreckage) -> Diagnosis | None:
 
 def _free_space_command(path: str) -> str:
     """Of the folder: the file could not be created."""
-    return sightings.shell_command("df -h {0}; df -i {0}", path.rpartition("/")[0] or ".")
+    return shell_words.command("df -h {0}; df -i {0}", path.rpartition("/")[0] or ".")
 
 
 def _confidence_of_short_write(seen: Sequence[Sighting]) -> float:

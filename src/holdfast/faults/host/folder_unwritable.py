@@ -25,8 +25,8 @@ Sources        https://man7.org/linux/man-pages/man2/open.2.html (EROFS, EACCES,
 from __future__ import annotations
 
 import re
-import shlex
 
+from holdfast import shell_words
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Folder, MachineFacts, known
@@ -116,7 +116,13 @@ def _judge(folder: Folder) -> Finding:
                 source=folder.looked_at,
             )
         ],
-        fix=fix.format(place=shlex.quote(folder.looked_at), path=shlex.quote(folder.path)),
+        fix=_filled(fix, folder.looked_at, folder.path),
+    )
+
+
+def _filled(advice: str, place: str, path: str) -> str:
+    return advice.format(
+        place=shell_words.word(place, "FOLDER"), path=shell_words.word(path, "FOLDER")
     )
 
 
@@ -185,10 +191,8 @@ def write_refused(wreckage: Wreckage) -> Diagnosis | None:
             culprit=Culprit(rank=line.rank, host=line.host, pid=line.pid, what=path),
             fix="create the folder before the job starts: `mkdir -p`, on every machine that saves"
             if errno == "ENOTDIR"
-            else MEANING[errno][1].format(
-                place=shlex.quote(place), path=shlex.quote(path or place)
-            ),
-            next=sightings.shell_command("findmnt -T {0}; ls -ld {0}; id", place),
+            else _filled(MEANING[errno][1], place, path or place),
+            next=shell_words.command("findmnt -T {0}; ls -ld {0}; id", place),
         )
     return None
 

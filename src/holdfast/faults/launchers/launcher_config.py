@@ -30,6 +30,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+from holdfast import shell_words
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import start_checks, start_errors
 from holdfast.analysis.logs.patterns.launch_errors import COMPLAINTS
@@ -153,6 +154,7 @@ def host_listed_twice(source: Source) -> Iterator[Finding]:
                 f"{host.name} is listed twice, first in line {first.place.line}",
                 reason="DeepSpeed refuses such a file ('multiple entries'); Open MPI adds up the "
                 f"slots, {first.slots + host.slots} in total",
-                fix=f"use one line for each host: `{host.name} slots={host.slots}`",
+                fix=f"use one line for each host: `{shell_words.word(host.name, 'HOST')} "
+                f"slots={host.slots}`",
                 at=host.place,
             )

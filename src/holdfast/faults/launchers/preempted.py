@@ -23,9 +23,9 @@ Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
 
 from __future__ import annotations
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import lost_nodes
-from holdfast.analysis.logs import blame, sightings
+from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -65,7 +65,7 @@ def ended_by_scheduler(scene: Scene) -> Verdict | None:
         victims=exits.fallen(scene, ()),
         certain=True,
         fatal=True,
-        fix=f"see the scheduler's record with `sacct -j {scheduler.job} "
+        fix=f"see the scheduler's record with `sacct -j {shell_words.word(scheduler.job, 'JOBID')} "
         "--format=State,End,Timelimit`; submit it again (`--requeue` does so automatically)",
         evidence=[
             Evidence(quote=f"{scene.told_to_stop} to the launcher"),
@@ -98,7 +98,7 @@ def node_taken_by_scheduler(scene: Scene) -> Verdict | None:
         hosts=[one.name for one in told],
         victims=lost_nodes.victims(scene, told),
         certain=True,
-        fix=f"see the scheduler's record with `sacct -j {scheduler.job} "
+        fix=f"see the scheduler's record with `sacct -j {shell_words.word(scheduler.job, 'JOBID')} "
         "--format=State,End,Timelimit`",
         evidence=[
             Evidence(quote=f"{one.told_to_stop} to the launcher on {one.name}", host=one.name)
@@ -178,9 +178,7 @@ def scheduler_reported_end(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what="the scheduler" + (f" (job {job})" if job else ""), host=host),
         victims=blame.of(wreckage).members,
         fix="request more `--time`, or save often and on SIGTERM and submit with `--requeue`",
-        next=sightings.shell_command(
-            "sacct -j {} --format=State,End,Timelimit", job.partition(".")[0]
-        )
+        next=shell_words.command("sacct -j {} --format=State,End,Timelimit", job.partition(".")[0])
         or "sacct --format=JobID,State,End,Timelimit",
         ruled_out=() if own else ("a failure in the job: none was reported before",),
     )

@@ -29,8 +29,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from holdfast import shell_words
 from holdfast.analysis.source.launch import command_line, disabled_guards, kill_commands, port_loops
-from holdfast.analysis.source.source import Launch, Source
+from holdfast.analysis.source.source import Launch, Source, SourceSetting
 from holdfast.fault import Fault
 from holdfast.findings import Finding
 
@@ -70,7 +71,8 @@ def pkill_takes_one_pattern(source: Source) -> Iterator[Finding]:
                 f"{command.name} takes one pattern, but got {len(given)}",
                 reason="it prints 'only one pattern can be provided', exits with status 2, and "
                 + ("ends nothing" if command.name == "pkill" else "finds nothing"),
-                fix=f"use one expression: `{command.name} -f '{either}'`; better, {END_BY_PID}",
+                fix=f"use one expression: `{command.name} -f "
+                f"{shell_words.word(either, 'PATTERN')}`; better, {END_BY_PID}",
                 at=given[1].place,
             )
 
@@ -224,6 +226,13 @@ PROGRAM_VARIABLES = re.compile(
 BUILTINS = frozenset({"echo", "printf", "exit", "wait", "date", "deactivate", "cd", "popd", "true"})
 
 
+def _exported(setting: SourceSetting) -> str:
+    """With the value as written, where that fits on a line of ours."""
+    if setting.written and setting.written.isprintable() and "`" not in setting.written:
+        return f"`export {setting.name}={setting.written}`"
+    return f"`export {shell_words.setting(setting.name, setting.value)}`"
+
+
 @FAULT.lint
 def variable_not_exported(source: Source) -> Iterator[Finding]:
     exported = {setting.name for setting in source.settings if setting.exported}
@@ -238,7 +247,7 @@ def variable_not_exported(source: Source) -> Iterator[Finding]:
                 f"{setting.name} is set in this shell only: no program sees it",
                 reason="without export a variable is not passed to the programs that the shell "
                 "starts, unless it came with the environment",
-                fix=f"`export {setting.name}={setting.written or setting.value}`",
+                fix=_exported(setting),
                 at=setting.place,
             )
 

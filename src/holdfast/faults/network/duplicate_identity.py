@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Unread
@@ -139,7 +139,8 @@ def address_belongs_to_two_nodes(facts: NodesFacts) -> Finding | Sequence[Findin
                 "and Gloo would talk to the wrong machine",
                 evidence=[connect_evidence(one) for one in met[:SHOWN]],
                 fix=f"see which machine also has it: `sudo arping -D -c 3 -I "
-                f"{met[0].target.interface} {ip}` on {met[0].source}",
+                f"{shell_words.word(met[0].target.interface, 'INTERFACE')} "
+                f"{shell_words.word(ip, 'ADDRESS')}` on {met[0].source}",
             )
         )
     return found

@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from holdfast import shell_words, text
 from holdfast.analysis.logs.patterns.rdma_devices import NO_DEVICE, NOT_FOUND
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import (
@@ -40,7 +41,15 @@ from holdfast.analysis.machine import (
 )
 from holdfast.analysis.machine.hca_choice import HCA, HcaChoice
 from holdfast.analysis.source.source import Source, SourceSetting
-from holdfast.analysis.variables.in_source import at, is_of_here, may_be_of_here, readable, without
+from holdfast.analysis.variables.in_source import (
+    as_fact,
+    at,
+    is_of_here,
+    may_be_of_here,
+    put,
+    readable,
+    without,
+)
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -141,7 +150,8 @@ def _more_than_meant(
             f"{HCA}={setting.value}: {name} is a prefix and selects {', '.join(longer)} as well",
             reason="without `=` in front of the list every name is a prefix",
             evidence=evidence,
-            fix=f"write `{HCA}=={setting.value}` if only {name} is meant",
+            fix=f"write `{shell_words.setting(HCA, f'={setting.value}')}` if only "
+            f"{text.name(name)} is meant",
         )
     layers = {port.link_layer for port in choice.taken}
     if len(layers) > 1:
@@ -163,7 +173,10 @@ def _better(facts: MachineFacts, setting: Setting) -> str:
     active = [p.name for p in known(facts.rdma_ports) if p.state == hca_choice.ACTIVE]
     if not active:
         return f"{without(setting)}, and bring a port up: `ibstat` shows their state"
-    return f"`export {HCA}=={','.join(active)}` (the active ports), or {without(setting)}"
+    return (
+        f"`export {shell_words.setting(HCA, '=' + ','.join(active))}` (the active ports), or "
+        f"{without(setting)}"
+    )
 
 
 # --- in what a user wrote -----------------------------------------------------------------------
@@ -194,7 +207,7 @@ def _miswritten(setting: SourceSetting) -> Finding | None:
         f"{HCA}={setting.value}: {wrong[0]!r} cannot match any card",
         reason="`^` and `=` are allowed once, in front of the whole list, and blanks are part of "
         "the name",
-        fix=f"write `{HCA}='{sign}{','.join(e for e in entries if e)}'`",
+        fix=f"write {put(as_fact(setting), HCA, sign + ','.join(e for e in entries if e))}",
     )
 
 
@@ -222,7 +235,8 @@ def _not_here(setting: SourceSetting, source: Source) -> Finding | None:
     return speak(
         f"{HCA}={setting.value} matches no card of this machine",
         reason=f"it has {', '.join(cards)}; NCCL would find no RDMA and use TCP",
-        fix=f"set `{HCA}=={cards[0]}:1`, or remove it: NCCL then uses every active card",
+        fix=f"set `{shell_words.setting(HCA, f'={cards[0]}:1')}`, or remove it: NCCL then uses "
+        "every active card",
     )
 
 

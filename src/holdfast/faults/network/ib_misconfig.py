@@ -42,13 +42,12 @@ Sources        NVIDIA/nccl src/misc/ibvwrap.cc: ibvModifyQpLog, printIbModifyQpH
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.collectives import waits
 from holdfast.analysis.job import rdma_ports
-from holdfast.analysis.logs import rdma_failures, sightings
+from holdfast.analysis.logs import rdma_failures
 from holdfast.analysis.logs.patterns import rdma_errors
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import (
@@ -161,7 +160,7 @@ def _card_fails(facts: MachineFacts, card: RdmaCard) -> Finding:
         + ("will hang there" if hangs else "leaves this one out, or fails"),
         evidence=[Evidence(quote=f"{card.name}: {card.verbs_error}", source="libibverbs")],
         fix=f"see what its driver ({card.driver or 'unknown'}) says: `dmesg | grep -i "
-        f"{card.bus_id or 'rdma'}`; then reset or replace the card",
+        f"{shell_words.word(card.bus_id, 'rdma')}`; then reset or replace the card",
     )
 
 
@@ -375,7 +374,7 @@ def port_failed_while_all_ranks_wait(scene: Scene) -> Verdict | None:
         return None
     worst = failed[0]
     more = f" (and {len(failed) - 1} more ports)" if len(failed) > 1 else ""
-    card = shlex.quote(worst.change.port.rpartition(":")[0])
+    card = shell_words.word(worst.change.port.rpartition(":")[0], "")
     titles = text.names(dict.fromkeys(waiting.values()), shown=2)
     ranks = f"{text.ranks(waiting)} {text.plural(waiting, 'waits', 'wait')}"
     return FAULT.verdict(
@@ -443,7 +442,7 @@ def rdma_transfer_failed(wreckage: Wreckage) -> Diagnosis | None:
         culprit=_card(seen[0], f"the path to {peer}" if "peer" in first else ""),
         victims=[s.rank for s in seen if s.rank is not None],
         fix=f"check whether the process at {peer} was alive; if so, {CONFIRM_RDMA}",
-        next=sightings.shell_command("ibstat; ping -c 3 {}", first.get("peer", "")) or "ibstat",
+        next=shell_words.command("ibstat; ping -c 3 {}", first.get("peer", "")) or "ibstat",
         unknown=[f"whether {peer} had died before: see its own log"],
     )
 

@@ -31,9 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import sick_paths
-from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE, peer_of
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -173,7 +172,8 @@ def _same_mtu(judgements: dict[Pair, SizeJudgement], group: PathGroup) -> str:
     ends |= {one.path.target.node: one.path.target.interface for one in found}
     interface = ends[min(ends)]
     return (
-        f"raise the MTU of the hop between them, or lower both ends: `sudo ip link set {interface} "
+        f"raise the MTU of the hop between them, or lower both ends: `sudo ip link set "
+        f"{shell_words.word(interface, 'INTERFACE')} "
         f"mtu {passes}` on {text.names(ends)}"
     )
 
@@ -278,7 +278,7 @@ def connections_in_use_went_silent(wreckage: Wreckage) -> Diagnosis | None:
         victims=[one.rank for one in died if one.rank is not None],
         fix="use the same MTU along the whole path, or lower it on both ends: `sudo ip link set "
         "eth0 mtu 1500`",
-        next=sightings.shell_command("ping -M do -s 8972 -c 3 {}", peers[0])
+        next=shell_words.command("ping -M do -s 8972 -c 3 {}", peers[0])
         if peers
         else "ip -br link",
         unknown=[

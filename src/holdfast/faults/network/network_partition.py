@@ -28,9 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import lost_nodes, path_probes, sick_paths
-from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE, peer_of
@@ -81,7 +80,8 @@ def nodes_are_split_into_islands(facts: NodesFacts) -> Finding:
         "all nodes cannot form",
         evidence=[blocked.connect_evidence(one) for one in between[:SHOWN]],
         fix=f"find the hop that the islands do not share: `tracepath -n "
-        f"{between[0].target.address}` on {between[0].source}; or start the job on "
+        f"{shell_words.word(between[0].target.address, 'ADDRESS')}` on "
+        f"{text.name(between[0].source)}; or start the job on "
         f"{_listed(found[:1])} alone",
     )
 
@@ -134,7 +134,10 @@ def _split(here: Collection[NodeView], gone: int) -> str:
 def _try_from_both_sides(here: Collection[NodeView], lost: NodeView) -> str:
     home = next((node.name for node in here), "")
     address = next(iter(lost.addresses), lost.name)
-    return f"find the hop that fails: `tracepath -n {address}`{f' on {home}' if home else ''}"
+    return (
+        "find the hop that fails: `tracepath -n "
+        f"{shell_words.word(address, 'ADDRESS')}`{f' on {home}' if home else ''}"
+    )
 
 
 @FAULT.run
@@ -152,7 +155,8 @@ def tries_show_islands(scene: Scene) -> Verdict | None:
         paths=[one.pair for one in sick],
         victims=sick_paths.victims(scene),
         certain=sick_paths.certain(scene, sick),
-        fix=f"find the hop that fails: `tracepath -n {sick[0].sign.stuck[0].peer}` on "
+        fix=f"find the hop that fails: `tracepath -n "
+        f"{shell_words.word(sick[0].sign.stuck[0].peer, 'ADDRESS')}` on "
         f"{sick[0].pair[0]}",
         evidence=[
             *sick_paths.kernel_evidence(one.sign for one in sick[:2]),
@@ -217,7 +221,7 @@ def link_went_down(wreckage: Wreckage) -> Diagnosis | None:
         seen=down,
         culprit=Culprit(host=host, what=interface),
         fix="check cable, transceiver and switch port, then start the job again",
-        next=sightings.shell_command("ethtool {}; journalctl -k | grep -i link", interface),
+        next=shell_words.command("ethtool {}; journalctl -k | grep -i link", interface),
     )
 
 
@@ -239,7 +243,7 @@ def hosts_lost_each_other(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what="path between the hosts"),
         fix="repair the path, then start the job again; with a restart policy and checkpoints it "
         "survives the next time",
-        next=sightings.shell_command("ping -c 3 {}", min(lost)),
+        next=shell_words.command("ping -c 3 {}", min(lost)),
         unknown=[
             "whether small packets still passed: then it is the MTU (`ping -M do -s 8972 PEER`)"
         ],

@@ -30,6 +30,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from holdfast import shell_words
 from holdfast.analysis.logs.patterns import missing_interfaces
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import (
@@ -81,7 +82,8 @@ def _problems(setting: Setting) -> Iterator[Finding]:
             f"the name of {setting.name.strip()!r} contains a blank, so no program reads it",
             reason=f"nccl.conf is not trimmed: the variable set there is {setting.name!r}",
             evidence=[setting.evidence],
-            fix=f"write `{setting.name.strip()}={setting.value.strip()}` without blanks at "
+            fix=f"write `{shell_words.setting(setting.name.strip(), setting.value.strip())}` "
+            "without blanks at "
             f"{setting.origin}",
         )
     elif nic_filter.is_ignored(setting.value):

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from holdfast import shell_words, text
 from holdfast.analysis.logs.patterns import missing_interfaces
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import (
@@ -173,17 +174,16 @@ def _evidence(setting: Setting, interfaces: Iterable[Interface]) -> list[Evidenc
 
 def _advice(setting: Setting, facts: MachineFacts) -> str:
     usable = way_out.usable(facts)
-    unset = f"`unset {setting.name}`"
+    unset = f"`unset {shell_words.variable(setting.name)}`"
     if setting.origin != "environment":
-        unset = f"remove the line at {setting.origin}"
+        unset = f"remove the line at {text.name(setting.origin)}"
     if setting.name == nccl_choice.COMM_ID:
         return f"{unset}: torch gives NCCL the address by itself"
     if not usable:
         return f"{unset}, or bring the interface up"
     exact = "=" if setting.name == nic_filter.NCCL else ""
-    return (
-        f"`export {setting.name}={exact}{usable[0]}` (choose from {', '.join(usable)}), or {unset}"
-    )
+    use = shell_words.setting(setting.name, f"{exact}{usable[0]}")
+    return f"`export {use}` (choose from {text.name(', '.join(usable))}), or {unset}"
 
 
 # --- in what a user wrote -----------------------------------------------------------------------
@@ -226,7 +226,7 @@ def _not_here(
     speak = FAULT.error if is_of_here(source) else FAULT.note
     choice = [name for name in here if name.startswith(("en", "eth", "ib", "bond"))]
     example = put(setting, setting.name, ("" if gloo else "=") + choice[0]) if choice else ""
-    suggestion = f"{example} (choose from {', '.join(choice)}), or " if example else ""
+    suggestion = f"{example} (choose from {text.name(', '.join(choice))}), or " if example else ""
     elsewhere = "" if is_of_here(source) else "; the machine that runs the job may have it"
     return speak(
         f"{setting.name}={setting.value}: this machine has no interface {', '.join(missing)}"

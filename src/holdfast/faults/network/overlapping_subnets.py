@@ -30,8 +30,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast import text
-from holdfast.analysis.logs import sightings
+from holdfast import shell_words, text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, nccl
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -166,8 +165,10 @@ def _detour(group: Sequence[Detour]) -> Finding:
             )
             for one in group[:SHOWN]
         ],
-        fix=f"give {leaves} and {listens} subnets of their own, or announce the one that is used: "
-        f"`export NCCL_SOCKET_IFNAME=={leaves}` on {text.names(sources)}",
+        fix=f"give {text.name(leaves)} and {text.name(listens)} subnets of their own, or announce "
+        "the one that is used: "
+        f"`export {shell_words.setting('NCCL_SOCKET_IFNAME', f'={leaves}')}` on "
+        f"{text.names(sources)}",
         host=sources[0] if len(sources) == 1 else "",
     )
 
@@ -195,7 +196,7 @@ def packets_arrived_on_another_interface(wreckage: Wreckage) -> Diagnosis | None
         culprit=Culprit(what=what),
         fix="give every interface its own subnet, or add rules by source address (`sudo ip rule "
         "add from ADDRESS table N`)",
-        next=sightings.shell_command("ip route get {}; ip rule", peer) or "ip rule",
+        next=shell_words.command("ip route get {}; ip rule", peer) or "ip rule",
     )
 
 

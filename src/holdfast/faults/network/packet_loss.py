@@ -29,10 +29,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import path_probes, path_signs, sick_paths
 from holdfast.analysis.job.path_signs import KernelSign
-from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -189,7 +188,7 @@ def interface_lost_packets(wreckage: Wreckage) -> Diagnosis | None:
         seen=seen,
         culprit=Culprit(host=first.line.host, what=what or "path between the hosts"),
         fix="check cable, transceiver, switch port and ring sizes of this interface",
-        next=sightings.shell_command("ethtool -S {} | grep -iE 'err|drop|crc|discard'", what)
+        next=shell_words.command("ethtool -S {} | grep -iE 'err|drop|crc|discard'", what)
         or "ip -s link",
     )
 

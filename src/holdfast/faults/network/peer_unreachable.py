@@ -40,10 +40,9 @@ import errno
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import path_probes, sick_paths, suspected_paths
 from holdfast.analysis.job.sick_paths import SickPath
-from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -265,7 +264,8 @@ def rank_gets_no_answer_from_a_node(scene: Scene) -> Verdict | None:
         certain=sick_paths.certain(scene, chosen),
         fix=blocked.not_the_target(tries[0])
         or f"find the rule or the hop that drops it: `sudo nft list ruleset` on "
-        f"{' and '.join(chosen[0].pair)}, `tracepath -n {tries[0].target.address}`",
+        f"{' and '.join(chosen[0].pair)}, `tracepath -n "
+        f"{shell_words.word(tries[0].target.address, 'ADDRESS')}`",
         evidence=[
             *sick_paths.kernel_evidence(one.sign for one in chosen[:2]),
             *(blocked.connect_evidence(one) for one in tries[:2]),
@@ -330,7 +330,8 @@ def node_cannot_be_reached_while_all_wait(scene: Scene) -> Verdict | None:
         victims=sick_paths.victims(scene),
         certain=False,
         fix=blocked.not_the_target(tries[0])
-        or f"`tracepath -n {tries[0].target.address}` on {tries[0].source}",
+        or f"`tracepath -n {shell_words.word(tries[0].target.address, 'ADDRESS')}` on "
+        f"{tries[0].source}",
         evidence=[blocked.connect_evidence(one) for one in tries[:SHOWN]],
     )
 
@@ -373,7 +374,7 @@ def address_could_not_be_reached(wreckage: Wreckage) -> Diagnosis | None:
         victims=[one.seen.rank for one in chosen if one.seen.rank is not None],
         fix="open all TCP ports between the nodes of the job, in both directions, or choose a "
         "network they share (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
-        next=sightings.shell_command("ip route get {}", address) or "ip route",
+        next=shell_words.command("ip route get {}", address) or "ip route",
         unknown=_unknown(kind, address),
     )
 

@@ -31,10 +31,9 @@ Sources        NVIDIA/nccl src/transport/net_socket.cc: ncclNetSocketGetSpeed
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import nccl, nccl_tests
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -136,7 +135,7 @@ def _for_management(ports: Sequence[RdmaPort]) -> list[Finding]:
             reason="NCCL uses every active port; a card for management or storage should be left "
             "out",
             evidence=rdma_evidence.rates(slow),
-            fix=f"`export {hca_choice.HCA}={shlex.quote('=' + ','.join(meant))}`",
+            fix=f"`export {shell_words.setting(hca_choice.HCA, '=' + ','.join(meant))}`",
         )
     ]
 
@@ -183,15 +182,15 @@ def _slow_interface(slow: Interface, every: Iterable[Interface]) -> Finding:
             reason="exchanging gradients of a large model takes longer than the steps themselves",
             evidence=evidence,
             fix="if that card can do more, check cable and switch port: "
-            f"`ethtool {shlex.quote(slow.name)}`",
+            f"`ethtool {shell_words.word(slow.name, 'INTERFACE')}`",
         )
     return FAULT.warning(
         summary,
         reason=f"{best.name} runs at {best.speed} Mb/s: {slow.name} looks like the management "
         "network",
         evidence=evidence,
-        fix="if the other machines are on that network too: `export NCCL_SOCKET_IFNAME="
-        f"{shlex.quote(f'={best.name}')}`",
+        fix="if the other machines are on that network too: `export "
+        f"{shell_words.setting('NCCL_SOCKET_IFNAME', f'={best.name}')}`",
     )
 
 
@@ -292,7 +291,8 @@ def _unequal_speeds(
             )
             for node in sorted(speeds, key=lambda node: (speeds[node], node))[:SHOWN]
         ],
-        fix=f"check cable, transceiver and switch port: `ethtool {used[slow[0]].interface}` on "
+        fix=f"check cable, transceiver and switch port: `ethtool "
+        f"{shell_words.word(used[slow[0]].interface, 'INTERFACE')}` on "
         f"{text.names(slow)}; or set NCCL_SOCKET_IFNAME to a faster interface there",
         host=slow[0] if len(slow) == 1 and len(speeds) > 2 else "",
     )

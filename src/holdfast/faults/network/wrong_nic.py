@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.logs import announced_addresses
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, nccl
@@ -187,7 +187,7 @@ def _name_another(facts: MachineFacts, choice: InterfaceChoice) -> str:
     right = way_out.leads_out(facts)
     if not right or any(one.name == right for one in choice.taken[:1]):
         return f"set {name} to the interface that `ip route get ADDRESS_OF_A_PEER` shows"
-    return f"`export {name}={'' if gloo else '='}{right}`"
+    return f"`export {shell_words.setting(name, right if gloo else f'={right}')}`"
 
 
 # --- between nodes -------------------------------------------------------------------------------
@@ -256,7 +256,8 @@ def _use_interface(group: Sequence[Misplaced]) -> str:
     where = text.names(one.announced.node for one in group)
     if not group[0].better:
         return f"set {name} to the interface that `ip route get ADDRESS_OF_A_PEER` shows on {where}"
-    return f"`export {name}={'' if gloo else '='}{group[0].better}` on {where}"
+    value = group[0].better if gloo else f"={group[0].better}"
+    return f"`export {shell_words.setting(name, value)}` on {where}"
 
 
 @FAULT.refuted_by_nodes
@@ -391,7 +392,8 @@ def _admits_loopback(setting: SourceSetting, count: int | None) -> Finding | Non
         reason="the filter replaces NCCL's rules, which put lo last; now it comes first. That "
         "works on one machine, but other machines cannot be reached over it: the job hangs or "
         "fails at its first collective",
-        fix=f"use `{setting.name}='{nic_filter.excluding_loopback(chosen)}'`, or better, name the "
+        fix=f"use `{shell_words.setting(setting.name, nic_filter.excluding_loopback(chosen))}`, "
+        "or better, name the "
         f"interface: `{setting.name}==eth0`",
     )
 

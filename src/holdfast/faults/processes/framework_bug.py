@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import re
 
-from holdfast.analysis.logs import blame, own_errors, sightings
+from holdfast import shell_words
+from holdfast.analysis.logs import blame, own_errors
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import native_crashes
 from holdfast.analysis.logs.wreckage import LoggedException, Wreckage
@@ -143,7 +144,7 @@ def exception_inside_library(wreckage: Wreckage) -> Diagnosis | None:
         evidence=[_quote(first)],
         culprit=Culprit(rank=first.rank, what=f"{name} {version}".strip()),
         fix=f"search the issues of {name} for that line; try another version of it",
-        next=sightings.shell_command("pip show {}", name.replace("_", "-")),
+        next=shell_words.command("pip show {}", name.replace("_", "-")),
         unknown=("whether the call or the library is wrong",),
     )
 

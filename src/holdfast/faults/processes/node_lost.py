@@ -30,9 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import lost_nodes
-from holdfast.analysis.logs import blame, ras_evidence, sightings, suspects
+from holdfast.analysis.logs import blame, ras_evidence, suspects
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -125,7 +125,8 @@ def _did_not_answer(one: Absence, others: int, *, answered: bool) -> Finding:
         reason=f"{known}. A job that includes it cannot start"
         + (f"; the other {others} were looked at" if others else ""),
         evidence=[Evidence(quote=one.why, source="ssh or the network", host=one.name)],
-        fix=one.hint or f"`ssh {one.name} true`, or leave it out of the job",
+        fix=one.hint
+        or f"`ssh {shell_words.word(one.name, 'NODE')} true`, or leave it out of the job",
         host=one.name,
     )
 
@@ -159,12 +160,14 @@ def _how(lost: Sequence[NodeView]) -> str:
 def _look_there(node: NodeView) -> str:
     if node.farewell in ("closed", "left"):
         return (
-            f"read the end of the launcher's output on {node.name}; was it killed? `ssh "
-            f"{node.name} journalctl -k --since -10min | grep -iE 'oom|killed process'`"
+            f"read the end of the launcher's output on {text.name(node.name)}; was it killed? `ssh "
+            f"{shell_words.word(node.name, 'NODE')} journalctl -k --since -10min | grep -iE "
+            "'oom|killed process'`"
         )
     where = next(iter(node.addresses), node.name)
     return (
-        f"`ping -c 3 {where}`; once it is back: `ssh {node.name} last -x reboot shutdown | head -3`"
+        f"`ping -c 3 {shell_words.word(where, 'ADDRESS')}`; once it is back: `ssh "
+        f"{shell_words.word(node.name, 'NODE')} last -x reboot shutdown | head -3`"
     )
 
 
@@ -192,7 +195,7 @@ def node_reported_lost(wreckage: Wreckage) -> Diagnosis | None:
         fix=REPLACE_NODE,
         next="sinfo -R"
         if wreckage.seen(launchers.SLURM_NODE)
-        else sightings.shell_command("ping -c 3 {}", host),
+        else shell_words.command("ping -c 3 {}", host),
         unknown=("why: see its kernel log once it is back",),
     )
 
@@ -228,7 +231,7 @@ def all_ranks_of_node_silent(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(host=host, what=host),
         victims=suspect.victims,
         fix=REPLACE_NODE,
-        next=sightings.shell_command("ping -c 3 {}", host),
+        next=shell_words.command("ping -c 3 {}", host),
         ruled_out=(*blame.ruled_out(wreckage), "an exited process: no connection was closed"),
         unknown=("whether it is still running", *blame.unknown(wreckage)),
     )
@@ -249,6 +252,6 @@ def nccl_ras_misses_all_processes_of_a_node(wreckage: Wreckage) -> Diagnosis | N
         culprit=Culprit(host=host, what=host),
         victims=ras_evidence.others(answer, answer.silent),
         fix=REPLACE_NODE,
-        next=sightings.shell_command("ping -c 3 {}", host),
+        next=shell_words.command("ping -c 3 {}", host),
         unknown=("whether the machine still runs",),
     )

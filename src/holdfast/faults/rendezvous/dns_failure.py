@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import text
-from holdfast.analysis.logs import sightings
+from holdfast import shell_words, text
 from holdfast.analysis.logs.patterns import name_resolution, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Container, MachineFacts, Resolution, addresses, known
@@ -54,7 +53,9 @@ def own_name_does_not_resolve(facts: MachineFacts) -> Finding:
     if own.addresses:
         return _resolved(own)
     interface, ip = addresses.outward(facts) or ("INTERFACE", "ADDRESS")
-    fix = f"add `{ip} {own.name}` to /etc/hosts, or `export GLOO_SOCKET_IFNAME={interface}`"
+    entry = f"{shell_words.word(ip, 'ADDRESS')} {shell_words.word(own.name, 'NAME')}"
+    use = shell_words.setting("GLOO_SOCKET_IFNAME", interface)
+    fix = f"add `{entry}` to /etc/hosts, or `export {use}`"
     if not facts.plan.multi_node:
         return FAULT.note(
             f"this machine's own name {own.name} does not resolve",
@@ -87,8 +88,9 @@ def master_name_does_not_resolve(facts: MachineFacts) -> Finding | Sequence[Find
         else "the resolver says that there is no such name: ranks here would retry until the "
         "store's timeout and then fail",
         evidence=[_resolver_answer(master)],
-        fix=f"make `getent ahosts {master.name}` answer here, or use the master's address itself: "
-        f"`--master-addr ADDRESS` ({facts.plan.master_origin} is {master.name} now)",
+        fix=f"make `getent ahosts {shell_words.word(master.name, 'NAME')}` answer here, or use "
+        "the master's address itself: "
+        f"`--master-addr ADDRESS` ({facts.plan.master_origin} is {text.name(master.name)} now)",
     )
 
 
@@ -163,17 +165,18 @@ def _unresolved(facts: NodesFacts, asked: list[Answer]) -> list[Finding]:
                 )
                 for one in failed[:SHOWN]
             ],
-            fix=f"add it on {text.names(askers)}: `echo '{_address(facts, name)} {name}' | sudo "
+            fix=f"add it on {text.names(askers)}: `echo {_entry(facts, name)} | sudo "
             "tee -a /etc/hosts`; or use addresses: `torchrun --local-addr ADDRESS …`",
             host=askers[0] if len(askers) == 1 and len(asked) > 1 else "",
         )
     ]
 
 
-def _address(facts: NodesFacts, name: str) -> str:
+def _entry(facts: NodesFacts, name: str) -> str:
+    """A line for /etc/hosts, as one word."""
     node = owners.book(facts).named(name)
     found = addresses.outward(node.facts) if node else None
-    return found[1] if found else "ADDRESS"
+    return shell_words.word(f"{found[1] if found else 'ADDRESS'} {name}", "'ADDRESS NAME'")
 
 
 @FAULT.explain
@@ -204,7 +207,7 @@ def name_did_not_resolve(wreckage: Wreckage) -> Diagnosis | None:
         "container `--add-host NAME:ADDRESS`"
         if seen
         else "download it before the job, or give the job a working resolver and a route out",
-        next=sightings.shell_command("getent ahosts {}", name),
+        next=shell_words.command("getent ahosts {}", name),
     )
 
 
@@ -224,7 +227,7 @@ def _script_looked_it_up(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=name or "a node of the job", host=seen[0].line.host),
         fix="check that the master's pod or machine exists and has that name (on Kubernetes: a "
         "headless service), or use its address",
-        next=sightings.shell_command("getent ahosts {}", name),
+        next=shell_words.command("getent ahosts {}", name),
         unknown=["whether the name resolved later"],
     )
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast import shell_words, text
 from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -147,9 +148,11 @@ def _ipv6_leads_out(facts: MachineFacts, ip: str) -> bool:
 
 def _advice(facts: MachineFacts) -> str:
     interface, ip = addresses.outward(facts) or ("INTERFACE", "ADDRESS")
+    ip, host = shell_words.word(ip, "ADDRESS"), shell_words.word(facts.host, "NAME")
     return (
-        f"replace the line in /etc/hosts with `{ip} {facts.host}`, or `export "
-        f"GLOO_SOCKET_IFNAME={interface}` and `torchrun --local-addr {ip} …`"
+        f"replace the line in /etc/hosts with `{ip} {host}`, or `export "
+        f"{shell_words.setting('GLOO_SOCKET_IFNAME', interface)}` and `torchrun --local-addr {ip} "
+        "…`"
     )
 
 
@@ -200,7 +203,8 @@ def _wrong_everywhere(found: list[Answer]) -> Finding:
         reason="they would look for its ranks there"
         + ("" if sure else "; fine only if the address is translated (NAT) on the path"),
         evidence=[_resolved_evidence(one) for one in found[:SHOWN]],
-        fix=f"correct the entry of {first.name} in DNS or /etc/hosts: `getent ahosts {first.name}`",
+        fix=f"correct the entry of {text.name(first.name)} in DNS or /etc/hosts: `getent ahosts "
+        f"{shell_words.word(first.name, 'NAME')}`",
         host=first.target,
     )
 
@@ -217,8 +221,9 @@ def _wrong_on_one_node(facts: NodesFacts, asker: str, found: list[Answer]) -> Fi
         else "if the node of that name serves the store (torchrun's c10d publishes its name), "
         "ranks here would look for it at the wrong place",
         evidence=[_resolved_evidence(one) for one in found[:SHOWN]],
-        fix=f"on {asker} correct /etc/hosts or its resolver: `getent ahosts {first.name}` must "
-        f"answer {_true_address(facts, first)}",
+        fix=f"on {text.name(asker)} correct /etc/hosts or its resolver: `getent ahosts "
+        f"{shell_words.word(first.name, 'NAME')}` must "
+        f"answer {text.name(_true_address(facts, first))}",
         host=asker,
     )
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import join, phrases
 from holdfast.analysis.logs.patterns import connections, name_resolution, peers
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -86,7 +86,8 @@ def master_does_not_answer(facts: MachineFacts) -> Finding:
             reason=f"no reply within {reach.seconds:.1f} s: a firewall drops the packets, the "
             "machine is off, or the address is not the master's",
             evidence=evidence,
-            fix=f"run `ping -c 3 {reach.address}`; if that answers, open TCP port {reach.port} on "
+            fix=f"run `ping -c 3 {shell_words.word(reach.address, 'ADDRESS')}`; if that answers, "
+            f"open TCP port {reach.port} on "
             "the master for this machine",
         )
     return FAULT.warning(
@@ -95,7 +96,7 @@ def master_does_not_answer(facts: MachineFacts) -> Finding:
             reach.error, "the connection failed with an error that holdfast has no explanation for"
         ),
         evidence=evidence,
-        fix=f"check the route: `ip route get {reach.address}`",
+        fix=f"check the route: `ip route get {shell_words.word(reach.address, 'ADDRESS')}`",
     )
 
 

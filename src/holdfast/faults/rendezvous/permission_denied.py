@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import errno
 
-from holdfast.analysis.logs import sightings
+from holdfast import shell_words
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import (
@@ -256,5 +256,5 @@ def ssh_login_failed(wreckage: Wreckage) -> Diagnosis | None:
         culprit=Culprit(what=where or "a node"),
         fix="set up ssh without a password for the launching user: `ssh-copy-id NODE`, and accept "
         "its host key once",
-        next=sightings.shell_command("ssh -o BatchMode=yes {} true", where),
+        next=shell_words.command("ssh -o BatchMode=yes {} true", where),
     )

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, name_resolution, peers
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -126,7 +126,7 @@ def _static_endpoint_without_port(plan: Plan) -> Finding:
         f"endpoint {plan.rdzv_endpoint} has no port",
         reason="the static rendezvous rejects it: 'Port is absent in endpoint'",
         evidence=[Evidence(quote=plan.rdzv_endpoint, source="rendezvous endpoint")],
-        fix=f"`--rdzv-endpoint {plan.rdzv_endpoint}:29500`",
+        fix=f"`--rdzv-endpoint {shell_words.word(f'{plan.rdzv_endpoint}:29500', 'HOST:29500')}`",
     )
 
 
@@ -157,7 +157,8 @@ def _c10d(facts: MachineFacts) -> Finding:
             f"endpoint {plan.rdzv_endpoint} has no port",
             reason=f"c10d then uses {rendezvous.C10D_PORT}; other launchers use 29500",
             evidence=[Evidence(quote=plan.rdzv_endpoint, source="rendezvous endpoint")],
-            fix=f"set it: `--rdzv-endpoint {plan.rdzv_endpoint}:{rendezvous.C10D_PORT}`",
+            fix="set it: `--rdzv-endpoint "
+            f"{shell_words.word(f'{plan.rdzv_endpoint}:{rendezvous.C10D_PORT}', 'HOST:PORT')}`",
         )
     return FAULT.ok(f"c10d endpoint {host} determines which node serves the store")
 
@@ -175,7 +176,8 @@ def _host_does_not_recognise_itself(facts: MachineFacts, host: str) -> Finding:
             Evidence(quote=f"{own.name}: {means}", source="getaddrinfo"),
             Evidence(quote=facts.plan.rdzv_endpoint, source="rendezvous endpoint"),
         ],
-        fix=f"run `torchrun --rdzv-conf is_host=1 --local-addr {mine} …` here, and set "
+        fix=f"run `torchrun --rdzv-conf is_host=1 --local-addr "
+        f"{shell_words.word(mine, 'ADDRESS')} …` here, and set "
         "`--local-addr` to their own address on the other nodes",
     )
 

@@ -22,10 +22,9 @@ Sources        https://man7.org/linux/man-pages/man7/shm_overview.7.html: persis
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.logs.patterns import port_taken
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, ShmSegment, Unread, known, port_evidence
@@ -99,7 +98,7 @@ def _none_unused(segments: int, unused: int) -> str:
 
 
 def _remove(dead: list[ShmSegment]) -> str:
-    paths = " ".join(shlex.quote(segment.path) for segment in dead[:SHOWN])
+    paths = " ".join(shell_words.word(segment.path, "FILE") for segment in dead[:SHOWN])
     more = f", and {len(dead) - SHOWN} smaller ones" if len(dead) > SHOWN else ""
     return f"`rm {paths}`{more}"
 

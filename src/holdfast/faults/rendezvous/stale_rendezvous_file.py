@@ -18,11 +18,9 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#shared-file
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from holdfast import text
-from holdfast.analysis.logs import sightings
+from holdfast import shell_words, text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -79,9 +77,9 @@ def _judge(file: RendezvousFile) -> Finding:
             reason=f"pid {text.numbers(file.held_by)} has it open: another job is using it, and "
             "two jobs must not share one",
             evidence=[seen],
-            fix=f"use another file for this run: `export {file.variable}=file://…`",
+            fix=f"use another file for this run: `export {shell_words.variable(file.variable)}=file://…`",
         )
-    remove = f"`rm {shlex.quote(file.path)}` before the launch"
+    remove = f"`rm {shell_words.word(file.path, 'FILE')}` before the launch"
     if file.age < RECENT:
         return FAULT.warning(
             f"rendezvous file {file.path} is not empty",
@@ -119,9 +117,9 @@ def ranks_read_a_stale_rendezvous_file(wreckage: Wreckage) -> Diagnosis | None:
         seen=[*files, *(c.seen for c in calls), *waited, *store],
         culprit=Culprit(what=path),
         fix="make sure that no job uses it, then "
-        f"`{sightings.shell_command('rm {}', file) or 'rm FILE'}`, or use a new file name for each "
+        f"`{shell_words.command('rm {}', file) or 'rm FILE'}`, or use a new file name for each "
         "run; better, use env:// under torchrun",
-        next=sightings.shell_command("ls -l {}", file),
+        next=shell_words.command("ls -l {}", file),
         unknown=["whether the file existed before the start: compare its age with the job's"],
     )
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from holdfast import shell_words
 from holdfast.analysis.logs.patterns import connections
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import (
@@ -80,7 +81,8 @@ def master_address_is_wrong(facts: MachineFacts) -> Finding:
             reason="the kernel does not know which interface to use, so connections fail with "
             "EINVAL",
             evidence=evidence,
-            fix=f"append the interface (`{meant[0]}%eth0`), or better {_use_instead(facts)}",
+            fix=f"append the interface (`{shell_words.word(meant[0], 'ADDRESS')}%eth0`), or "
+            f"better {_use_instead(facts)}",
         )
     return _on_this_machine(facts, host, meant, evidence)
 
@@ -147,10 +149,10 @@ def _setting(plan: Plan, ip: str) -> str:
     """The setting, in the same form as the present one."""
     if plan.rdzv_endpoint:
         port = rendezvous.split_endpoint(plan.rdzv_endpoint)[1] or rendezvous.C10D_PORT
-        return f"`--rdzv-endpoint {ip}:{port}`"
+        return f"`--rdzv-endpoint {shell_words.word(f'{ip}:{port}', 'ADDRESS:PORT')}`"
     if plan.master_origin in ("MASTER_ADDR", "PET_MASTER_ADDR"):
-        return f"`export {plan.master_origin}={ip}`"
-    return f"`--master-addr {ip}`"
+        return f"`export {shell_words.setting(plan.master_origin, ip)}`"
+    return f"`--master-addr {shell_words.word(ip, 'ADDRESS')}`"
 
 
 @FAULT.check_nodes
@@ -301,7 +303,7 @@ def _malformed(what: str, value: str, at: Place, *, most: int) -> Iterator[Findi
         yield FAULT.error(
             f"{what} {value} is a URL, but must be a plain name or address",
             reason="it is looked up as a host name, which does not exist",
-            fix=f"use `{re.sub(r'^[a-z]+://', '', value).partition('/')[0].partition(':')[0]}`",
+            fix=f"use `{shell_words.word(re.split('[/:]', value.partition('://')[2])[0], 'HOST')}`",
             at=at,
         )
     elif re.fullmatch(r"[\w.\-]+:\d{2,5}", value):

@@ -27,7 +27,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns.nccl import ENV_SET
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -186,8 +186,9 @@ def _align(
     if own is not None and own.origin != "environment":
         return f"change the line at {own.origin}{where}"
     if unequal.usual == NOT_SET:
-        return f"`unset {name}`{where}"
-    return f"`export {name}={unequal.usual}`{where}, or pass it to every node: `srun --export=ALL`"
+        return f"`unset {shell_words.variable(name)}`{where}"
+    usual = shell_words.setting(name, unequal.usual)
+    return f"`export {usual}`{where}, or pass it to every node: `srun --export=ALL`"
 
 
 @FAULT.explain

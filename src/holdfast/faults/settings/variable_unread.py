@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from holdfast import shell_words
 from holdfast.analysis import variables
 from holdfast.analysis.machine import (
     MachineFacts,
@@ -98,7 +99,8 @@ def _blank(setting: Setting) -> Finding | None:
         reason="lines of nccl.conf are not trimmed: blanks around `=` become part of name and "
         "value",
         evidence=[setting.evidence],
-        fix=f"write `{name}={setting.value.strip()}` without blanks at {setting.origin}",
+        fix=f"write `{shell_words.setting(name, setting.value.strip())}` without blanks at "
+        f"{setting.origin}",
     )
 
 
@@ -111,7 +113,7 @@ def _unknown(setting: Setting, search: VariableSearch) -> Finding:
             f"{name} is not read by any program installed here",
             reason=f"none contains the name: {_searched(search)}; {NO_EFFECT}",
             evidence=[setting.evidence],
-            fix=f"{suggestion}otherwise `unset {name}`" if meant else f"`unset {name}`",
+            fix=f"{suggestion}otherwise {without(setting)}" if meant else without(setting),
         )
     version = variables.version_read(name)
     return FAULT.note(
@@ -148,7 +150,7 @@ def _missing_here(setting: Setting, row: Variable, search: VariableSearch) -> Fi
         reason=f"{row.reader} reads it{since} (table of {version}), but no program here contains "
         f"the name: {_searched(search)}",
         evidence=[setting.evidence],
-        fix=f"`unset {setting.name}`, unless another program needs it",
+        fix=f"`unset {shell_words.variable(setting.name)}`, unless another program needs it",
     )
 
 

@@ -56,8 +56,10 @@ def after(source: Source, command: Command) -> Iterator[Command]:
 
 
 def line(words: Iterable[ShellWord]) -> str:
-    """A command line as one would type it; what is only known when it runs stays as written."""
-    return " ".join(_typed(word) for word in words)
+    """A command line as one would type it; what is only known when it runs stays as written.
+    '' where a word cannot be shown on one line of ours."""
+    typed = " ".join(_typed(word) for word in words)
+    return typed if typed.isprintable() and "`" not in typed else ""
 
 
 def _typed(word: ShellWord) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from holdfast import shell_words
 from holdfast.analysis.source.launch import command_line, containers
 from holdfast.analysis.source.source import Flag, Launch, Source, SourceSetting
 from holdfast.analysis.source.source_problem import SourceProblem
@@ -126,11 +127,14 @@ def _deepspeed(launch: Launch) -> Iterator[SourceProblem]:
             f"deepspeed ignores CUDA_VISIBLE_DEVICES with --{chosen.name.replace('-', '_')}",
             "an option that names or counts devices makes it unset the variable and use the "
             "option: GPUs 0, 1, …",
-            f"`deepspeed --include localhost:{setting.value}`"
-            if setting.known
-            else "`deepspeed --include localhost:0,1`",
+            f"`deepspeed --include {_these_devices(setting)}`",
             setting.place,
         )
+
+
+def _these_devices(setting: SourceSetting) -> str:
+    wanted = f"localhost:{setting.value}" if setting.known else ""
+    return shell_words.word(wanted, "localhost:0,1")
 
 
 def _the_first(setting: SourceSetting, counted: Flag | None) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast import shell_words
 from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.source import Launch, Source, SourceKind
 from holdfast.analysis.source.source_problem import SourceProblem
@@ -70,7 +71,7 @@ def _ports(first: Launch, others: list[Launch]) -> Iterator[SourceProblem]:
             f"{_number(first)} (line {first.place.line}) on {port}",
             "all nodes of a job use one master port; with two they wait for each other until "
             "the timeout",
-            f"`--master-port {port}` on every node",
+            f"`--master-port {shell_words.word(port, 'PORT')}` on every node",
             flag.place,
         )
 

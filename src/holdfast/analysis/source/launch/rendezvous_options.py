@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from holdfast import shell_words
 from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.source import Flag, Launch, Source, SourceKind
 from holdfast.analysis.source.source_problem import SourceProblem
@@ -125,7 +126,7 @@ def _static(source: Source, launch: Launch) -> Iterator[SourceProblem]:
             "error",
             f"the endpoint {endpoint.value} has no port",
             "the static rendezvous refuses it: 'Port is absent in endpoint'",
-            f"`--rdzv-endpoint {endpoint.value}:29500`",
+            f"`--rdzv-endpoint {shell_words.word(f'{endpoint.value}:29500', 'HOST:29500')}`",
             endpoint.place,
         )
 
@@ -169,7 +170,7 @@ def _c10d(source: Source, launch: Launch) -> Iterator[SourceProblem]:
             "note",
             f"the endpoint {endpoint.value} has no port",
             "c10d then uses 29400, while other launchers use 29500",
-            f"`--rdzv-endpoint {endpoint.value}:29400`",
+            f"`--rdzv-endpoint {shell_words.word(f'{endpoint.value}:29400', 'HOST:29400')}`",
             endpoint.place,
         )
     for name in ("node-rank", "master-addr", "master-port"):
