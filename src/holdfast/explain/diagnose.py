@@ -14,11 +14,12 @@ import msgspec
 from holdfast.analysis.logs import ras_evidence
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage, quote
+from holdfast.analysis.scene.secondary_errors import SURVIVED
 from holdfast.catalogue import traits
 from holdfast.explain import live_verdict
 from holdfast.fault import Broken, Fault
 from holdfast.findings import Diagnosis, Evidence, Grade
-from holdfast.text import ranks
+from holdfast.text import ranks, shorten
 
 RUNNER_UP = 0.5
 """the most that is left for another answer beside a certain one"""
@@ -46,7 +47,9 @@ def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Explanation:
     likely = bool(ordered) and ordered[0].grade in (Grade.CERTAIN, Grade.LIKELY)
     unread = [f"{s.name}: {s.problem}" for s in wreckage.sources if s.problem]
     return Explanation(
-        diagnoses=tuple(_located(wreckage, _with_fallout(wreckage, ordered))),
+        diagnoses=tuple(
+            _located(wreckage, _with_survived(wreckage, _with_fallout(wreckage, ordered)))
+        ),
         failed=failed,
         anomalies=() if likely or not failed else _earliest(wreckage),
         remarks=(*unread, *bugs),
@@ -98,7 +101,8 @@ def _runner_up(diagnosis: Diagnosis) -> Diagnosis:
 def _went_wrong(wreckage: Wreckage) -> bool:
     told = any(s.role not in (Role.CONTEXT, Role.ADVICE) for s in wreckage.sightings)
     ended = any(e.code != 0 for e in wreckage.exits)
-    return told or ended or bool(wreckage.raised) or bool(ras_evidence.signs(wreckage))
+    raised = any(one.consequence != SURVIVED for one in wreckage.raised)
+    return told or ended or raised or bool(ras_evidence.signs(wreckage))
 
 
 def _with_fallout(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis]:
@@ -123,6 +127,23 @@ def _with_fallout(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosi
     return [first, *ordered[1:]]
 
 
+def _with_survived(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis]:
+    """The first exception in a log is often a warning: say that it was seen, and why it is none."""
+    survived = [one for one in wreckage.raised if one.consequence == SURVIVED]
+    if not ordered or not survived:
+        return ordered
+    first, one = ordered[0], survived[0]
+    if any((e.source, e.line) == (one.line.source, one.line.number) for e in first.evidence):
+        return ordered
+    more = f" (and {len(survived) - 1} more)" if len(survived) > 1 else ""
+    words = (
+        f"{shorten(one.line.text, 100)} at {one.line.source}:{one.line.number}{more}: the program "
+        "continued after it"
+    )
+    first = msgspec.structs.replace(first, ruled_out=(*first.ruled_out, words))
+    return [first, *ordered[1:]]
+
+
 def _located(wreckage: Wreckage, diagnoses: Iterable[Diagnosis]) -> Iterator[Diagnosis]:
     """A rank is easier to find by its host and pid, where a line names them."""
     for one in diagnoses:
@@ -144,7 +165,7 @@ def _earliest(wreckage: Wreckage) -> tuple[Evidence, ...]:
     told = [s for s in wreckage.sightings if s.role not in (Role.CONTEXT, Role.ADVICE)]
     told.sort(key=lambda s: (s.role is not Role.ROOT, s.order))
     firsts: dict[tuple[int | None, str], Evidence] = {}
-    for one in wreckage.raised:
+    for one in (one for one in wreckage.raised if one.consequence != SURVIVED):
         firsts.setdefault(
             (one.rank, one.line.source),
             Evidence(

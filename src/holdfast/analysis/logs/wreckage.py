@@ -73,6 +73,8 @@ class LoggedException(msgspec.Struct, frozen=True, kw_only=True):
     root_slugs: tuple[str, ...] = ()
     """faults whose own log pattern matches it: a better name than 'an exception'"""
     order: int = 0
+    launcher: bool = False
+    """the launcher raised it, not a rank"""
 
     @property
     def rank(self) -> int | None:

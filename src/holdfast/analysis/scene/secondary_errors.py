@@ -20,9 +20,14 @@ MISMATCH = "mismatch"
 """what another rank sent does not fit what this one expected"""
 TEARDOWN = "teardown"
 """the process was already on its way out"""
+SURVIVED = "survived"
+"""the program continued after it; only a log shows that"""
 
 _TORCH_KINDS = re.compile(r"RuntimeError|Dist\w*Error|c10::\w*Error|gloo::\w+|std::\w+|terminate")
 """Python's own ConnectionResetError, BrokenPipeError and TimeoutError are not among them"""
+
+_STORE_TIMEOUT = re.compile(r"The client socket has timed out after")
+"""which torch 1.9 to 2.0 raises as Python's TimeoutError"""
 
 _GLOO = r"gloo/transport/\w+/\w+\.cc:\d+\]"
 
@@ -46,14 +51,20 @@ _WORDINGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (LOST_PEER, re.compile(rf"{_GLOO} .*(Connection (reset|closed) by peer|Broken pipe)")),
     (LOST_PEER, re.compile(rf"{_GLOO} (Read|Write) error|Connection closed by peer \[")),
     (LOST_PEER, re.compile(r"Application timeout caused pair closure|connectFullMesh failed")),
-    (LOST_PEER, re.compile(r"Failed to recv, got 0 bytes|Connection was likely closed")),
+    (LOST_PEER, re.compile(r"[Ff]ailed to recv, got 0 bytes|Connection was likely closed")),
     (LOST_PEER, re.compile(r"(send|recv)(Bytes|Value\w*|Vector) failed on")),
     (LOST_PEER, re.compile(r"store->get\('.*'\) got error|should dump. flag on TCPStore")),
     (LOST_PEER, re.compile(r"ncclRemoteError|remote process exited or there was a network error")),
     (LOST_PEER, re.compile(r"(?i)nccl communicator (was|is) aborted|socketProgress: Connection")),
     # The store of torch before 2.0; Python's own are a ConnectionResetError and a TimeoutError.
     (TIMED_OUT, re.compile(r"^\s*Socket Timeout\s*$")),
-    (LOST_PEER, re.compile(r"^\s*(Connection reset by peer|Broken pipe|Connection closed)\s*$")),
+    (
+        LOST_PEER,
+        re.compile(
+            r"^\s*(Connection (reset by peer|closed|refused|timed out)|Broken pipe|No route to host"
+            r"|Network is unreachable|Host is down)\s*$"
+        ),
+    ),
     (TEARDOWN, re.compile(r"terminate called without an active exception")),
 )
 
@@ -65,6 +76,8 @@ def consequence(words: LastWords) -> str:
 
 
 def _consequence(kind: str, text: str) -> str:
+    if kind == "TimeoutError" and _STORE_TIMEOUT.match(text):
+        return TIMED_OUT
     if not _TORCH_KINDS.fullmatch(kind.rpartition("torch.distributed.")[2]):
         return ""
     # Inside DistNetworkError and its like, the plain words of the system are about a peer too.

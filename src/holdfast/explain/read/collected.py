@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -18,6 +19,7 @@ from holdfast.analysis.logs.wreckage import (
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.ras.answer import RasAnswer
 from holdfast.analysis.scene.scene import Recorder, Stack
+from holdfast.analysis.scene.secondary_errors import SURVIVED
 
 FIRST = 20
 LAST = 5
@@ -67,6 +69,8 @@ class Collected:
         """from our own journal: name -> ranks by their numbers in it, where there were several"""
         self.stacks: list[tuple[int | None, int | None, Stack]] = []
         """(rank, pid, its main thread)"""
+        self.survived: list[tuple[LogLine, int]] = []
+        """the first line of an exception that its program survived, and the number of its last"""
         self.spans: list[tuple[LogLine, LogLine]] = []
         """first and last line of a writer in a source"""
         self.pids: dict[int, int] = {}
@@ -92,10 +96,34 @@ class Collected:
             pile = self._piles[key] = _Pile()
         self._kept += pile.add(one)
 
-    def catch(self, one: LoggedException) -> None:
-        if len(self.raised) < RAISED:
-            self.raised.append(one)
+    def catch(self, one: LoggedException) -> int | None:
+        """Its index; None when there are too many already."""
+        if len(self.raised) >= RAISED:
+            return None
+        self.raised.append(one)
+        return len(self.raised) - 1
+
+    def survive(self, survived: Iterable[tuple[int, LogLine, int]]) -> None:
+        """Their programs continued after these: (index, first line, number of the last line)."""
+        for index, first, last in survived:
+            self.raised[index] = msgspec.structs.replace(self.raised[index], consequence=SURVIVED)
+            self.survived.append((first, last))
 
     def sightings(self) -> list[Sighting]:
+        """Without those inside an exception that its program survived."""
+        lasts = {(_writer(first), first.number): last for first, last in self.survived}
+        begins: dict[tuple[object, ...], list[int]] = {}
+        for writer, number in sorted(lasts, key=lambda key: key[1]):
+            begins.setdefault(writer, []).append(number)
+
+        def is_inside(line: LogLine) -> bool:
+            known = begins.get(_writer(line), [])
+            place = bisect.bisect_right(known, line.number) - 1
+            return place >= 0 and line.number <= lasts[_writer(line), known[place]]
+
         kept = [one for pile in self._piles.values() for one in pile.kept()]
-        return sorted(kept, key=lambda one: one.order)
+        return sorted((one for one in kept if not is_inside(one.line)), key=lambda one: one.order)
+
+
+def _writer(line: LogLine) -> tuple[object, ...]:
+    return line.source, line.rank, line.local_rank, line.host, line.pid

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from holdfast.analysis.logs import exception_origin
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import all_patterns
 from holdfast.analysis.logs.wreckage import LoggedException, LogLine, Sighting
@@ -18,6 +19,7 @@ from holdfast.explain.read.inputs import Opened
 from holdfast.explain.read.line_prefix import Grammar, Head
 from holdfast.explain.read.records import RecordLine
 from holdfast.explain.read.scan import FOLLOWING, Hit, LogTail, Scanner
+from holdfast.explain.read.survival import Survival
 
 SAMPLE = 200
 """lines that decide what kind of log it is"""
@@ -50,19 +52,28 @@ class LogReader:
         tail = LogTail()
         ended: dict[object, tuple[int, int]] = {}
         """writer -> the place up to which its exception has been read already"""
+        survival = Survival(
+            lambda number, raw: _line(line_prefix.head(raw, grammar), named, opened.name, number)
+        )
         hits = self._scanner.lines(opened, tail=tail, in_json=wrapped)
         for hit in records.unwrapped(hits) if wrapped else hits:
             head = line_prefix.head(hit.text, grammar)
             line = _line(head, named, opened.name, hit.number)
             slugs = self._see(head, hit, line)
             writer = (head.rank, head.local_rank, head.host, head.pid)
+            survival.pass_by(hit)
+            if all_patterns.IGNORED.regex.search(head.text):
+                survival.announce(writer, hit.number)
             if hit.place() <= ended.get(writer, (0, 0)):
                 continue
             told = _exception(head, hit, grammar)
             if told is not None:
                 ended[writer] = hit.place(told.lines)
-                self._catch(told, line, hit, slugs)
+                index = self._catch(told, line, hit, slugs)
+                if index is not None:
+                    survival.catch(index, hit, line, writer, ends=told.ends, lines=told.lines)
         last = [(n, records.texts(text)[-1] if wrapped else text) for n, text in tail.lines()]
+        self._collected.survive(survival.survived(last))
         self._remember_ends(lines, last, named, opened.name, grammar)
         return "kernel" if _is_kernel(lines[:SAMPLE], grammar) else "log"
 
@@ -91,14 +102,18 @@ class LogReader:
         line: LogLine,
         hit: Hit | RecordLine,
         slugs: tuple[str, ...],
-    ) -> None:
+    ) -> int | None:
+        """Its place among all that were caught; None where it is not one of its own."""
         if told.kind.endswith(_WRAPPERS):
-            return
+            return None
+        launcher = exception_origin.is_launcher(told.frames)
         following = hit.after(told.lines) if told.lines else ()
         words = LastWords(kind=told.kind, text=told.text, where="", at=line.at or 0.0)
         text = f"{told.kind}: {told.text.partition(chr(10))[0]}".rstrip(": ")
         self._collected.order += 1
-        self._collected.catch(
+        if launcher:  # a file's name, or a prefix, may suggest a rank
+            line = msgspec.structs.replace(line, rank=None, local_rank=None)
+        return self._collected.catch(
             LoggedException(
                 kind=told.kind,
                 text=told.text,
@@ -106,7 +121,9 @@ class LogReader:
                 line=msgspec.structs.replace(
                     line, text=text[:LONGEST], number=hit.place(told.ends)[0]
                 ),
-                consequence=consequence(words),
+                consequence=consequence(words)
+                or (exception_origin.launcher_consequence(told.kind) if launcher else ""),
+                launcher=launcher,
                 root_slugs=tuple(
                     dict.fromkeys((*slugs, *self._roots(following[max(told.ends - 1, 0) :])))
                 ),

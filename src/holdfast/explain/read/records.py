@@ -82,6 +82,10 @@ class RecordLine:
                 found += texts(raw)
         return found[:count]
 
+    def before(self, count: int) -> Sequence[str]:
+        """The last line of each of the records before this one."""
+        return [texts(raw)[-1] for raw in self._hit.before(count)]
+
 
 def unwrapped(hits: Iterator[Hit]) -> Iterator[RecordLine]:
     """Every line of every record with a hit. A scanner shows a long line in several windows;

@@ -36,6 +36,7 @@ BEFORE = 1_000
 """of that window, how much comes before the anchor"""
 FOLLOWING = 60
 FOLLOWING_BYTES = 32 << 10
+BEFORE_BYTES = 8 << 10
 TAIL = 64 << 10
 
 
@@ -84,6 +85,11 @@ class Hit:
         rest = self._data[self._stop : self._stop + within]
         rest += self._ahead[: within - len(rest)]
         return [decoded(raw[:longest]) for raw in rest.splitlines()[1 : count + 1]]
+
+    def before(self, count: int, *, within: int = BEFORE_BYTES) -> Sequence[str]:
+        """Up to so many lines before this one, as far as its block has them."""
+        rest = self._data[max(0, self._begin - within) : self._begin]
+        return [decoded(raw[:SHOWN]) for raw in rest.splitlines()[-count:]]
 
 
 class LogTail:

@@ -42,6 +42,7 @@ _NEW_MESSAGE = frozenset({"glog", "elastic", "date", "nccl", "level", "place", "
 _OTHER_THING = re.compile(
     r"Traceback \(most|```|-{20,}|={20,}|\[\w*rank|terminate called|Fatal Python error|srun: "
     r"|slurmstepd|Root Cause|\S+ FAILED$|\s*$"
+    r"|(?i:\W{0,3}(?:global[ _]|train(?:ing)?[ _])?(?:step|epoch|iter(?:ation)?)s?\W{1,4}\d)"
 )
 
 

@@ -25,6 +25,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.analysis.logs.pattern import Role
+from holdfast.analysis.logs.patterns.endings import LEFT_OPEN
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.source.collectives import init_calls
 from holdfast.analysis.source.program import Call, Program
@@ -41,15 +42,7 @@ FAULT = Fault(
 CRASHES = (-6, -11, -7, 134, 139, 135)
 """exit codes of SIGABRT, SIGSEGV and SIGBUS, by Python's and by the shell's numbers"""
 
-LEFT_OPEN = FAULT.log_pattern(
-    "left-open",
-    r"destroy_process_group\(\) was not called before program exit"
-    r"|process group has NOT been destroyed before",
-    anchors=("destroy_process_group() was not called", "process group has NOT been destroyed"),
-    example="[rank0]:[W1115 01:03:15.1 ProcessGroupNCCL.cpp:1538] Warning: WARNING: "
-    "destroy_process_group() was not called before program exit, which can leak resources.",
-    role=Role.ADVICE,
-)
+FAULT.log_patterns.append(LEFT_OPEN)
 
 
 @FAULT.explain

@@ -10,7 +10,9 @@ Why            The ranks of a group depend on each other: when one raises, the o
                neighbour's.
 How to be sure The rank holdfast names wrote its exception before any other rank lost a connection;
                its whole traceback is in its own log, under attempt-N/rank-R in the run folder.
-               Messages about lost peers and timeouts are never taken for a cause.
+               Messages about lost peers and timeouts are never taken for a cause, nor is an
+               exception after which the same program counted further steps: that one was caught.
+               What torchrun or another launcher raises itself is the launcher's, not a rank's.
 Fix            Fix that line. If only one rank raised it, look at that rank's data and at code under
                `if rank == …`. If all ranks raised it, run the script with one rank first.
 Known limits   Logs without timestamps of several nodes do not show which exception came first;
@@ -28,7 +30,7 @@ from holdfast.analysis.collectives import inner_exception, stacks, waits
 from holdfast.analysis.job import pace, phrases
 from holdfast.analysis.logs import blame, own_errors
 from holdfast.analysis.logs.wreckage import Exit, LoggedException, Wreckage
-from holdfast.analysis.scene import exits
+from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.exits import Ending
 from holdfast.analysis.scene.scene import RankView, Scene, Stack
 from holdfast.fault import Fault, RunTraits
@@ -142,16 +144,59 @@ def first_exception_in_the_logs(wreckage: Wreckage) -> Diagnosis | None:
     named = [r for r in same if r.root_slugs]
     others = blame.of(wreckage).others(*ranks)
     return FAULT.diagnosis(
-        f"{_who(ranks)} raised {_quoted(first)}{_consequence(others)}",
+        f"{_who(first, ranks)} raised {_quoted(first)}{_consequence(others)}",
         confidence=_sure(first, ranks, others, known=bool(named)),
         culprit=_culprit(wreckage, first, ranks),
         victims=others,
         evidence=[*map(_evidence, same[:3]), *blame.complaints(wreckage)[:2]],
-        fix="fix that line; if only one rank raised it, look at that rank's data and at code under "
-        "`if rank == …`",
+        fix=FIX_LAUNCH if first.launcher else FIX_LINE,
         next=_look(first),
-        unknown=() if ranks else ("which rank it was: the lines have no rank",),
+        unknown=_unknown(first, ranks),
     )
+
+
+FIX_LINE = (
+    "fix that line; if only one rank raised it, look at that rank's data and at code under "
+    "`if rank == …`"
+)
+FIX_LAUNCH = "fix what the launcher complains about: its options, files or permissions"
+
+
+@FAULT.explain
+def exception_before_the_job_went_on(wreckage: Wreckage) -> Diagnosis | None:
+    """A rank failed, and the only exception has steps after it: caught, or the steps were buffered
+    and written late. Both are said."""
+    survived = [r for r in wreckage.raised if r.consequence == secondary_errors.SURVIVED]
+    failed = [e for e in wreckage.exits if e.code > 0 and not e.teardown]
+    own = blame.of(wreckage)
+    if not failed or not survived or len(survived) < len(wreckage.raised):
+        return None
+    if own.explained or own.disagreement or own.victims:
+        return None
+    last, ranks = survived[-1], sorted({r.rank for r in survived[-1:] if r.rank is not None})
+    return FAULT.diagnosis(
+        f"{_who(last, ranks)} raised {_quoted(last)}; lines of training follow it, so it was "
+        f"caught, or those lines were written late; {blame.subject(failed[0])} exited with code "
+        f"{failed[0].code}",
+        confidence=0.4,
+        culprit=_culprit(wreckage, last, ranks),
+        evidence=[_evidence(last), blame.of_exit(failed[0])],
+        fix="run with `python -u` (or PYTHONUNBUFFERED=1), so that all lines are in order",
+        next=_look(last),
+        unknown=("whether it ended the program: the order of the lines does not show it",),
+    )
+
+
+def _unknown(first: LoggedException, ranks: list[int]) -> tuple[str, ...]:
+    found = [] if ranks or first.launcher else ["which rank it was: the lines have no rank"]
+    if _is_nccl(first):
+        found.append("NCCL's own reason: NCCL_DEBUG=WARN prints it")
+    return tuple(found)
+
+
+def _is_nccl(raised: LoggedException) -> bool:
+    """The exception only hands on what NCCL returned."""
+    return "NCCL error in: " in raised.text or "NCCL Error " in raised.text
 
 
 def _is_own(wreckage: Wreckage, raised: LoggedException) -> bool:
@@ -172,12 +217,16 @@ def _sure(
     """A fault whose own log line it contains is the better name; then this one yields."""
     if known:
         return 0.35
+    if _is_nccl(first):
+        return 0.4
     if not first.frames:
         return 0.55 if ranks else 0.45
     return 0.85 if len(ranks) == 1 and others else 0.7
 
 
-def _who(ranks: list[int]) -> str:
+def _who(raised: LoggedException, ranks: list[int]) -> str:
+    if raised.launcher:
+        return "the launcher, not a rank,"
     return text.ranks(ranks) if ranks else "a rank"
 
 
@@ -199,6 +248,8 @@ def _consequence(others: tuple[int, ...]) -> str:
 
 def _culprit(wreckage: Wreckage, first: LoggedException, ranks: list[int]) -> Culprit | None:
     """If several ranks raised the same, the culprit is the line, not one of them."""
+    if first.launcher:
+        return Culprit(host=first.line.host, pid=first.line.pid, what="the launcher")
     if len(ranks) > 1:
         return Culprit(what=_place(first) or first.kind)
     if ranks:

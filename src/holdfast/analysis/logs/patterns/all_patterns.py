@@ -35,6 +35,16 @@ ERROR = LogPattern(
     example="torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2246",
     role=Role.CONTEXT,
 )
+IGNORED = LogPattern(
+    name="python: ignored",
+    # Python's own words before the traceback of an exception that ends nothing: in a destructor,
+    # at exit, inside the logging module.
+    pattern=r"^\s*(?:Exception ignored (?:in|on)\b|Error in atexit\._run_exitfuncs:"
+    r"|--- Logging error ---)",
+    anchors=("Exception ignored ", "Error in atexit._run_exitfuncs", "--- Logging error ---"),
+    example="Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f5c>",
+    role=Role.CONTEXT,
+)
 SETTING = LogPattern(
     name="settings: variable",
     # At the beginning only: in the middle of a sentence it is advice ('try NCCL_DEBUG=INFO').
@@ -89,6 +99,7 @@ ALL: tuple[LogPattern, ...] = (
     TRACEBACK,
     THROWN,
     ERROR,
+    IGNORED,
     SETTING,
     WORLD,
     VERSIONS,

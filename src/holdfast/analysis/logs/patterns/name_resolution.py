@@ -51,8 +51,10 @@ LOOKUP = _pattern(
 )
 DOWNLOAD = _pattern(
     name="dns-failure: download",
-    pattern=r"(?:NameResolutionError.*?)?Failed to resolve '(?P<name>[^']+)'"
-    r"|ConnectionPool\(host='(?P<host>[^']+)'.*(?:resol|gaierror|Errno -[235])",
+    # huggingface_hub prints 'thrown while requesting' where it tries again; what it gives up on is
+    # raised. Its addresses contain '/resolve/'.
+    pattern=r"^(?!.*thrown while requesting).*?(?:Failed to resolve '(?P<name>[^']+)'"
+    r"|ConnectionPool\(host='(?P<host>[^']+)'.*(?:name resol|NameResol|gaierror|Errno -[235]))",
     anchors=("Failed to resolve '", "ConnectionPool(host="),
     example="urllib3.exceptions.NameResolutionError: Failed to resolve 'example.org' ([Errno -3] "
     "Temporary failure in name resolution)",
