@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.analysis.machine import Container, Plan, Resolution, Unread
+from holdfast.analysis.source.source import Source
 from tests.analysis.logs.patterns.made import wreckage
-from tests.analysis.source.made_sources import shell
+from tests.analysis.source.made_sources import python, shell
 from tests.faults import between
 from tests.faults.machines import a_loopback, a_machine, a_plan, an_interface
 from tests.faults.made_nodes import absent, on_all, on_node, resolving, some_nodes
@@ -339,6 +340,78 @@ test_lint = lint_table(
     ),
     leaves(  # the batch script runs on the first node, whose name it is
         shell(BATCH + "export MASTER_ADDR=$(hostname)\nsrun python x.py\n")
+    ),
+    flags(
+        "warning",
+        shell("torchrun --nnodes 2 --node-rank $1 --master-addr $(hostname -f) x.py\n"),
+        lines=[1],
+        saying=["each node sets itself", "given from outside"],
+    ),
+    leaves(
+        shell(
+            """
+            if [ $1 = 0 ]; then A=$(hostname); else A=$2; fi
+            torchrun --nnodes 2 --node-rank $1 --master-addr $A x.py
+            """
+        )
+    ),
+    leaves(shell("A=${A:-$(hostname)}\ntorchrun --nnodes 2 --node-rank $1 --master-addr $A x\n")),
+    leaves(shell("torchrun --nnodes 1 --node-rank $1 --master-addr $(hostname) x.py\n")),
+)
+
+FIRST = "$(scontrol show hostnames | head -n 1 || echo 'localhost')"
+OF_SRUN = "$SLURM_LAUNCH_NODE_IPADDR"
+
+
+def asked(address: str, *, nodes: int = 4, lines: str = "") -> Source:
+    run = f"srun torchrun --nnodes={nodes} --rdzv-backend c10d --rdzv-endpoint={address}:29400 x.py"
+    return shell(f"#!/bin/bash\n#SBATCH --nodes={nodes}\n{lines}{run}\n")
+
+
+test_lint_of_what_is_asked_at_the_start = lint_table(
+    "wrong-master-address",
+    flags("warning", asked(FIRST), lines=[3], saying=["falls back to localhost", "4 nodes"]),
+    flags(
+        "warning",
+        asked("$ip", lines="ip=`getent hosts head || echo 127.0.0.1`\n"),
+        lines=[3],
+        saying=["falls back to 127.0.0.1"],
+    ),
+    flags(
+        "warning",
+        shell(f"{BATCH}export MASTER_ADDR={FIRST}\nsrun python x.py\n"),
+        lines=[3],
+        saying=["MASTER_ADDR falls back"],
+    ),
+    leaves(asked(FIRST, nodes=1)),
+    leaves(asked("$ip", lines=f"ip=${{ip:-{FIRST}}}\n")),
+    leaves(asked("$(head -n 1 hosts || echo node-a)")),
+    flags("warning", asked('"$(hostname -I)"'), lines=[3], saying=["all addresses", "awk"]),
+    flags("warning", asked("$a", lines="a=`hostname -I`\n"), lines=[3], saying=["blanks"]),
+    leaves(asked("$(hostname -I | awk '{print $1}')")),
+    flags("note", asked("$(hostname --ip-address)"), lines=[3], saying=["127.0.1.1"]),
+    flags("note", asked('$(srun -w "$head" -N1 -n1 hostname -i)'), lines=[3], saying=["several"]),
+    leaves(asked("$(hostname -i)", nodes=1)),
+    flags("warning", asked(OF_SRUN), lines=[3], saying=["not set in a batch script"]),
+    flags(
+        "warning",
+        shell(f"{BATCH}export MASTER_ADDR={OF_SRUN}\nsrun python x.py\n"),
+        lines=[3],
+        saying=["not set in a batch script"],
+    ),
+    leaves(shell(f"{BATCH}srun bash -c 'export MASTER_ADDR={OF_SRUN}; python x.py'\n")),
+    leaves(shell(f"{BATCH}srun bash -c 'torchrun --nnodes=4 --rdzv-endpoint={OF_SRUN}:29400 x'\n")),
+    flags(
+        "note",
+        shell(f"export RANK=$SLURM_PROCID MASTER_ADDR={OF_SRUN}\npython x.py\n"),
+        lines=[1],
+        saying=["where srun was started", "login node"],
+    ),
+    flags(
+        "note",
+        python("import os\nos.environ['MASTER_ADDR'] = os.environ['SLURM_LAUNCH_NODE_IPADDR']\n"),
+        lines=[2],
+        saying=["where srun was started"],
     ),
 )
 

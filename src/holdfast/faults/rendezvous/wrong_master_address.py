@@ -14,7 +14,9 @@ Fix            Use the address of node rank 0 on the network that all nodes shar
 Known limits   NAT and service addresses can make an address correct that no node has, so inside a
                container, and between nodes, that is a warning. What other nodes resolve the name to
                is seen only when the check runs on them too.
-Sources        https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
+Sources        SchedMD/slurm src/slurmd/slurmstepd/mgr.c: SLURM_LAUNCH_NODE_IPADDR is set for tasks
+               that srun starts, not for a batch script
+               https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
                https://docs.docker.com/engine/network/drivers/bridge/
                torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py
 """
@@ -37,7 +39,12 @@ from holdfast.analysis.machine import (
     rendezvous,
 )
 from holdfast.analysis.nodes import NodesFacts, owners
-from holdfast.analysis.source.launch import command_line, master, self_named_master
+from holdfast.analysis.source.launch import (
+    asked_master,
+    command_line,
+    master,
+    self_named_master,
+)
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Place
@@ -328,9 +335,10 @@ def _malformed(what: str, value: str, at: Place, *, most: int) -> Iterator[Findi
 def each_node_sets_itself_as_master(source: Source) -> Iterator[Finding]:
     for own in self_named_master.found(source):
         speak = FAULT.error if own.sure else FAULT.warning
+        given = "Slurm's" if own.by == "Slurm" else "given from outside"
         runs = (
-            "this script runs on every node (its node rank is Slurm's)"
-            if own.by == "Slurm"
+            f"this script runs on every node (its node rank is {given})"
+            if own.by in ("Slurm", "")
             else f"{own.by} runs this on every node"
         )
         yield speak(
@@ -341,3 +349,9 @@ def each_node_sets_itself_as_master(source: Source) -> Iterator[Finding]:
             f"job: {FIRST_SLURM_NODE}",
             at=own.place,
         )
+
+
+@FAULT.lint
+def master_is_asked_for_at_the_start(source: Source) -> Iterator[Finding]:
+    if not master.rehearsed(source):
+        yield from map(FAULT.from_problem, asked_master.problems(source))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.source.launch import command_line
 from holdfast.analysis.source.program import constant
-from holdfast.analysis.source.source import Launch, Source, SourceSetting
+from holdfast.analysis.source.source import Flag, Launch, Source, SourceSetting
 from holdfast.findings import Place
 
 
@@ -82,6 +82,12 @@ def addresses(launch: Launch) -> Iterator[MasterEndpoint]:
         host = command_line.endpoint(flag.value)[0]
         if flag.known or host.replace(".", "").isalnum():
             yield MasterEndpoint("--rdzv-endpoint", host, flag.place, launch)
+
+
+def origin(source: Source, flag: Flag) -> SourceSetting | None:
+    """The variable by which a `$(…)` came into an option; None where it is written there."""
+    before = [s for s in source.settings if s.place < flag.place and not s.known and s.value]
+    return next((s for s in reversed(before) if s.value in flag.value), None)
 
 
 def rehearsed(source: Source) -> bool:

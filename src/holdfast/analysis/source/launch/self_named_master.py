@@ -24,7 +24,8 @@ _ONE_NODE = ("nodelist", "relative", "nodefile")
 class OwnName(NamedTuple):
     place: Place
     by: str
-    """what carries the text to every machine: 'srun', 'ssh'; or 'Slurm' of a whole script"""
+    """what carries the text to every machine: 'srun', 'ssh'; 'Slurm' of a whole script; '' where
+    a user starts it on each"""
     sure: bool
     """several machines for certain, and a launcher that waits for them at this address"""
 
@@ -41,15 +42,24 @@ def found(source: Source) -> Iterator[OwnName]:
 
 
 def _of_a_script_on_every_node(source: Source) -> Iterator[OwnName]:
-    """Its node rank is Slurm's, and nothing in it goes to other machines."""
-    ranks = [
-        launch.flag("node-rank", "machine-rank") for launch in source.launches if not launch.around
-    ]
-    per_node = any(rank is not None and _NODE_OF_SLURM.search(rank.value) for rank in ranks)
-    if per_node and not any(launch.kind in ("sbatch", "srun") for launch in source.launches):
-        for setting in master.variables(source):
-            if _ASKED.match(setting.written):
-                yield OwnName(setting.place, "Slurm", sure=False)
+    """Its node rank is given from outside, and nothing in it goes to other machines."""
+    if any(launch.kind in ("sbatch", "srun") for launch in source.launches):
+        return
+    own = [launch for launch in source.launches if not launch.around]
+    ranks = [launch.flag("node-rank", "machine-rank") for launch in own]
+    slurm = any(rank is not None and _NODE_OF_SLURM.search(rank.value) for rank in ranks)
+    asked = {s.place for s in master.variables(source) if slurm and _ASKED.match(s.written)}
+    yield from (OwnName(place, "Slurm", sure=False) for place in sorted(asked))
+    for launch, rank in zip(own, ranks, strict=True):
+        flag = launch.flag(*master.ADDRESS_FLAGS)
+        if rank is None or rank.known or flag is None or flag.known or (launch.machines or 1) < 2:
+            continue
+        variable = master.origin(source, flag)
+        place, text = (variable.place, variable.written) if variable else (flag.place, flag.value)
+        certain = variable is None or not variable.arms
+        looped = launch.command is not None and launch.command.loops
+        if _ASKED.match(text) and certain and not looped and place not in asked:
+            yield OwnName(place, "", sure=False)
 
 
 def _said(source: Source) -> Iterator[tuple[Place, Launch | None]]:
