@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import LogPattern
-from holdfast.analysis.logs.patterns import kernel, launchers
+from holdfast.analysis.logs.patterns import kernel, launchers, shells
 from holdfast.analysis.logs.wreckage import Exit, LogLine, Sighting, Wreckage
 
 
@@ -123,8 +123,8 @@ def by_unknown_sender(wreckage: Wreckage) -> Kill | None:
         )
     shell = tuple(
         one
-        for one in wreckage.seen(launchers.SHELL_ENDED)
-        if "Killed" in (one.fields.get("how"), one.fields.get("word"))
+        for one in wreckage.seen(shells.SHELL_ENDED)
+        if "killed" in {one.fields.get(name, "").lower() for name in shells.HOW}
     )
     if not shell:
         return None

@@ -37,6 +37,14 @@ LAUNCHERS = frozenset(
         "ActorDiedError",
         "RayActorError",
         "WorkerCrashedError",
+        "WorkerGroupError",
+        "ControllerError",
+        "PreemptionError",
+        "TrainingFailedError",
+        "WorkerHealthCheckTimeoutError",
+        "WorkerHealthCheckFailedError",
+        "WorkerGroupStartupTimeoutError",
+        "BroadcastCollectiveTimeoutError",
     }
 )
 """exceptions by which a launcher reports that another process failed"""

@@ -24,10 +24,13 @@ SKIP_GID = (
 
 def card_was_unusable(seen: Sighting) -> tuple[str, float, str]:
     """The reason, how sure that is, and the fix."""
-    device = seen.fields.get("device") or seen.fields.get("card", "the RDMA card")
+    device = next(
+        (seen.fields[k] for k in ("device", "card", "nic") if seen.fields.get(k)), "the RDMA card"
+    )
     if seen.pattern == rdma_errors.BAD_EVENT.name:
         event = next(
-            (seen.fields[k] for k in ("event", "old", "table", "ucx") if k in seen.fields), ""
+            (seen.fields[k] for k in ("event", "old", "table", "ucx", "down") if k in seen.fields),
+            "",
         )
         sure = 0.6 if re.search("GID|active|change", event) else 0.85
         return (

@@ -14,17 +14,19 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from holdfast.analysis.logs.patterns import launchers as say
+from holdfast.analysis.logs.patterns import shells, trainers
 from holdfast.analysis.logs.wreckage import Exit, Sighting
 
 _HOW = {
-    "Killed": -9,
-    "Out Of Memory": -9,
-    "Segmentation fault": -11,
-    "Aborted": -6,
-    "Bus error": -7,
-    "Terminated": -15,
-    "Floating point exception": -8,
-    "Illegal instruction": -4,
+    "killed": -9,
+    "out of memory": -9,
+    "segmentation fault": -11,
+    "memory fault": -11,
+    "abort": -6,
+    "bus error": -7,
+    "terminated": -15,
+    "floating": -8,
+    "illegal": -4,
 }
 TASKS = 4096
 """of one line; a longer list of tasks names none of them"""
@@ -85,10 +87,19 @@ _TELLERS = {
     say.MPI_SIGNAL.name: "mpirun",
     say.HOROVOD_EXIT.name: "horovod",
     say.POD_ENDED.name: "kubernetes",
-    say.SHELL_ENDED.name: "shell",
+    shells.SHELL_ENDED.name: "shell",
+    trainers.LIGHTNING_CHILD.name: "lightning",
+    trainers.COMPOSER_EXIT.name: "composer",
+    trainers.NVRX_FAILED.name: "ft_launcher",
 }
-_NUMBERS = ("code", "hydra", "json", "exec", "docker")
-_FIRST = (say.ELASTIC_FAILED.name, say.SPAWN_ENDED.name, say.MPI_SIGNAL.name)
+_NUMBERS = ("code", "hydra", "json", "exec", "docker", "number")
+_FIRST = (
+    say.ELASTIC_FAILED.name,
+    say.SPAWN_ENDED.name,
+    say.MPI_SIGNAL.name,
+    trainers.LIGHTNING_CHILD.name,
+    trainers.NVRX_FAILED.name,
+)
 
 
 def _single(seen: Sighting) -> Exit | None:
@@ -103,7 +114,9 @@ def _exit(seen: Sighting, fields: dict[str, str], teller: str, *, first: bool) -
     return Exit(
         code=_code(fields) or 0,
         line=seen.line,
-        rank=_number(fields.get("rank")),
+        rank=_number(fields.get("rank") or fields.get("global"))
+        if seen.pattern != trainers.LIGHTNING_CHILD.name
+        else seen.rank,
         local_rank=_number(fields.get("local_rank")),
         pid=_number(fields.get("pid")),
         host=fields.get("host", "") or seen.line.host,
@@ -117,7 +130,7 @@ def _code(fields: dict[str, str]) -> int | None:
         return -int(fields["signal"])
     if fields.get("name", "") in signal.Signals.__members__:
         return -signal.Signals[fields["name"]].value
-    for word in (fields.get("how", ""), fields.get("word", "")):
+    for word in (fields.get(name, "").lower() for name in shells.HOW):
         if how := next((code for text, code in _HOW.items() if word.startswith(text)), 0):
             return how
     if fields.get("why") in ("OOMKilled", "Evicted"):

@@ -56,9 +56,16 @@ class LogReader:
             lambda number, raw: _line(line_prefix.head(raw, grammar), named, opened.name, number)
         )
         hits = self._scanner.lines(opened, tail=tail, in_json=wrapped)
+        quoted: int | None = None
+        """the rank whose words a launcher repeats"""
         for hit in records.unwrapped(hits) if wrapped else hits:
             head = line_prefix.head(hit.text, grammar)
+            if section := all_patterns.SECTION.regex.search(head.text):
+                named_rank = section["rank"] or section["begin"]
+                quoted = int(named_rank) if named_rank else None
             line = _line(head, named, opened.name, hit.number)
+            if quoted is not None and line.rank is None and not head.grammar:
+                line = msgspec.structs.replace(line, rank=quoted)
             slugs = self._see(head, hit, line)
             writer = (head.rank, head.local_rank, head.host, head.pid)
             survival.pass_by(hit)

@@ -30,7 +30,7 @@ _TIME = ("time", "timestamp", "@timestamp", "ts", "asctime", "date", "datetime",
 _LEVELS = ("level", "levelname", "severity", "log.level", "status", "lvl")
 _EXCEPTION = ("exc_info", "exception", "exc_text", "traceback", "stack_trace", "stacktrace",
               "error.stack_trace", "error.stack", "stack")  # fmt: skip
-_WHY = ("error", "err", "reason")
+_WHY = ("error", "err", "reason", "description", "Description", "messageKind")
 _DATE = re.compile(
     r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z| ?[+-]\d\d:?\d\d)?"
 )
@@ -155,9 +155,9 @@ def _of_bytes(values: list[object]) -> str:
 
 
 def _why(record: _Record, text: str) -> str:
-    """zap and structlog put the error of a call beside its message."""
-    why = _first(record, _WHY)
-    return f": {why}" if isinstance(why, str) and why not in text else ""
+    """zap, structlog and agents of clouds put the error or the event beside their message."""
+    beside = [one for name in _WHY if isinstance(one := record.get(name), str)]
+    return "".join(f": {one.strip()}" for one in beside if one not in text)
 
 
 def _numbers(record: _Record) -> str:

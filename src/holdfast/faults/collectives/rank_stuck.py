@@ -36,8 +36,9 @@ from holdfast.analysis.logs import (
     ras_evidence,
     stack_positions,
     suspects,
+    trainer_stalls,
 )
-from holdfast.analysis.logs.patterns import launchers, missing_rank, watchdog
+from holdfast.analysis.logs.patterns import launchers, missing_rank, trainers, watchdog
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_OLD, HOROVOD_READY, UNIQUE_ID
 from holdfast.analysis.logs.suspects import Suspect
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -102,7 +103,7 @@ def collectives_run_in_cuda_graphs(scene: Scene) -> Verdict | None:
 # --- explain -------------------------------------------------------------------------------------
 
 
-FAULT.log_patterns.extend(missing_rank.ALL)
+FAULT.log_patterns.extend((*missing_rank.ALL, *trainers.STALLS))
 
 FIX = (
     "find the line that rank is in (a lock, a read, a loop, a save) and fix that; a longer timeout "
@@ -219,6 +220,29 @@ def horovod_lists_ready_ranks_only(wreckage: Wreckage) -> Diagnosis | None:
         unknown=()
         if len(late) == 1
         else ("which ranks are missing: Horovod lists only the ready ones",),
+    )
+
+
+@FAULT.explain
+def monitor_of_trainer_reported_it(wreckage: Wreckage) -> Diagnosis | None:
+    stall_seen = trainer_stalls.find(wreckage)
+    if stall_seen is None:
+        return None
+    ranks = stall_seen.ranks
+    own = blame.of(wreckage).own
+    return FAULT.diagnosis(
+        f"{stall_seen.said}; the others waited for {text.ranks(ranks)}"
+        if ranks
+        else f"{stall_seen.said}; the job hung, and which rank the others waited for is not shown",
+        confidence=0.4 if own else stall_seen.confidence,
+        seen=stall_seen.seen,
+        culprit=odd_ranks.named(list(ranks)) if ranks else Culprit(),
+        victims=[rank for rank in stall_seen.noticed if rank not in ranks],
+        fix=FIX,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, *ranks[:2])
+        if ranks
+        else ("which rank it was: ranks that wait for another one send no heartbeat either",),
     )
 
 

@@ -317,7 +317,9 @@ def _by_cuda_error(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(UNCORRECTABLE, GPU_LOST)
     if not seen:
         return None
-    pci = next((p for n in ("pci", "handle", "failed") if (p := sightings.field(seen, n))), "")
+    pci = next(
+        (p for n in ("pci", "handle", "failed", "index") if (p := sightings.field(seen, n))), ""
+    )
     gpu = f"GPU {pci.rstrip(':.')}" if pci else ""
     what = (
         "stopped answering the driver" if wreckage.seen(GPU_LOST) else "had an uncorrectable error"

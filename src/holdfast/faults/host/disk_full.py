@@ -248,8 +248,12 @@ UNFINISHED = FAULT.log_pattern(
 EPHEMERAL = FAULT.log_pattern(
     "ephemeral",
     r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds"
-    r"|exceeded its local ephemeral storage limit",
-    anchors=("ephemeral-storage", "ephemeral local storage", "local ephemeral storage"),
+    r"|exceeded its local ephemeral storage limit"
+    r"|Usage of EmptyDir volume \"(?!\w*shm)[^\"]+\" exceeds",
+    anchors=(
+        *("ephemeral-storage", "ephemeral local storage", "local ephemeral storage"),
+        "Usage of EmptyDir volume",
+    ),
     example="The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi",
 )
 PATH = re.compile(r"['\"<](/[^'\"<>]+)['\">]|:\s(/\S+?):? ")

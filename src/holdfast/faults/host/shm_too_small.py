@@ -157,6 +157,14 @@ TENSOR = FAULT.log_pattern(
     example="RuntimeError: unable to allocate shared memory(shm) for file </torch_4711_1_0>: "
     "Success (0)",
 )
+VOLUME = FAULT.log_pattern(
+    "volume",
+    r"Usage of EmptyDir volume \"(?P<volume>\w{0,40}shm\w{0,40})\" exceeds the limit "
+    r"\"(?P<limit>\w{1,20})\"",
+    anchors=("Usage of EmptyDir volume",),
+    example='Usage of EmptyDir volume "dshm" exceeds the limit "64Mi".',
+    role=Role.CONFIRMATION,
+)
 BUS = FAULT.log_pattern(
     "bus",
     r"(?:worker \(pid (?P<worker>\d+)\) is )?killed by signal: Bus error"
@@ -202,6 +210,14 @@ def shared_memory_full(wreckage: Wreckage) -> Diagnosis | None:
     seen = sorted((one for one in seen if one not in other), key=lambda one: one.order)
     if seen:
         return _allocation_refused(wreckage, seen)
+    if limit := wreckage.seen(VOLUME):
+        return _diagnose(
+            wreckage,
+            f'Kubernetes ended the pod because its volume "{limit[0].fields["volume"]}" for {SHM} '
+            f"had used up its limit of {limit[0].fields['limit']}",
+            limit,
+            confidence=0.9,
+        )
     if bus := wreckage.seen(BUS):
         return _diagnose(
             wreckage,

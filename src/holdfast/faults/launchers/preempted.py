@@ -23,9 +23,11 @@ Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
 
 from __future__ import annotations
 
+import re
+
 from holdfast import shell_words, text
 from holdfast.analysis.job import lost_nodes
-from holdfast.analysis.logs import blame
+from holdfast.analysis.logs import blame, sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import launchers
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -153,6 +155,53 @@ TAKEN = FAULT.log_pattern(
     example="=>> PBS: job killed: walltime 3630 exceeded limit 3600",
     role=Role.CONFIRMATION,
 )
+NOTICE = FAULT.log_pattern(
+    "notice",
+    # What clouds announce: AWS, its metadata and its agents; Compute Engine; Azure; SkyPilot; Ray.
+    r"Spot ITN received|EC2 Spot Instance Interruption Warning|\bspot_interrupted\b"
+    r"|\bSpotInterruptionKind\b|^\{\"action\": ?\"(?:terminate|stop|hibernate)\", ?\"time\": ?"
+    r"\"[\dTZ:.-]{10,40}\"\}|compute\.instances\.(?:preempted|terminateOnHostMaintenance)"
+    r"|Instance was preempted|[\"']EventType[\"']: ?[\"']Preempt[\"']"
+    r"|[Cc]luster (?:\S{1,80} )?is preempted or failed|PreemptionByScheduler"
+    r"|interrupted by node preemption \(preempted_ranks=\[(?P<ranks>[\d, ]{0,4000})\]",
+    anchors=(
+        "Spot ITN received",
+        "Spot Instance Interruption Warning",
+        "spot_interrupted",
+        "SpotInterruptionKind",
+        "compute.instances.",
+        "Instance was preempted",
+        "EventType",
+        "is preempted or failed",
+        "PreemptionByScheduler",
+        "interrupted by node preemption",
+        '{"action": "',
+        '{"action":"',
+    ),
+    example="Spot ITN received. Instance will be interrupted at 2026-11-16T10:02:00Z",
+    role=Role.CONFIRMATION,
+)
+
+
+@FAULT.explain
+def cloud_took_a_machine(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(NOTICE)
+    if not seen:
+        return None
+    own, host = blame.of(wreckage).own, seen[0].line.host
+    named = [int(rank) for rank in re.findall(r"\d+", sightings.field(seen, "ranks"))]
+    return FAULT.diagnosis(
+        "the cloud or the cluster took a machine back from the job"
+        + (f", with {text.ranks(named)} on it" if named else "")
+        + ("; check the errors before that first" if own else "; nothing in the job failed"),
+        confidence=0.5 if own else 0.85,
+        seen=seen,
+        culprit=Culprit(what="the provider of the machine", host=host),
+        victims=blame.of(wreckage).members,
+        fix="save when the notice comes (30 s to 2 min before) and often enough besides, and "
+        "restart from the newest checkpoint on another machine",
+        ruled_out=() if own else ("a failure in the job: none was reported before",),
+    )
 
 
 @FAULT.explain

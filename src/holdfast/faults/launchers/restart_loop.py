@@ -82,8 +82,16 @@ def _when(failure: Failure) -> str:
 RESTARTING = FAULT.log_pattern(
     "restarting",
     r"[Ww]orker group FAILED\. (?P<left>\d+)/(?P<of>\d+) attempts left"
-    r"|(?P<again>CrashLoopBackOff|Back-off restarting failed container)",
-    anchors=("orker group FAILED", "CrashLoopBackOff", "Back-off restarting failed"),
+    r"|(?P<again>CrashLoopBackOff|Back-off restarting failed container"
+    # JobSet, Kubernetes' Job, NVRx.
+    r"|jobset failed due to reaching max number of restarts"
+    r"|Job has reached the specified backoff limit"
+    r"|Progress tracker detected no progress across restarts)",
+    anchors=(
+        *("orker group FAILED", "CrashLoopBackOff", "Back-off restarting failed"),
+        *("due to reaching max number of restarts", "reached the specified backoff limit"),
+        "detected no progress across restarts",
+    ),
     example="[default] Worker group FAILED. 2/3 attempts left; will restart worker group",
     role=Role.CONFIRMATION,
 )

@@ -106,8 +106,10 @@ SHOW_JOB_RECORD = "sacct --format=JobID,State,ExitCode,End"
 
 @FAULT.explain
 def launcher_told_to_stop(wreckage: Wreckage) -> Diagnosis | None:
-    received = stop_signals.received(wreckage, *STOP_SIGNAL_NAMES) or stop_signals.forwarded(
-        wreckage, "SIGINT"
+    received = (
+        stop_signals.received(wreckage, *STOP_SIGNAL_NAMES)
+        or stop_signals.forwarded(wreckage, "SIGINT")
+        or stop_signals.noticed_by_trainer(wreckage)
     )
     cancelled = [s for s in wreckage.seen(launchers.SLURM_CANCELLED) if not s.fields.get("why")]
     interrupted = [r for r in wreckage.raised if r.kind == "KeyboardInterrupt"]
@@ -151,7 +153,7 @@ def _what_happened(*, received: bool, cancelled: Sequence[Sighting]) -> str:
     if cancelled:
         return "the job was cancelled through Slurm, by its user or an administrator"
     if received:
-        return "the launcher received a stop signal from outside and ended its ranks"
+        return "the job received a stop signal from outside, and its ranks were ended"
     return "the job was interrupted: Ctrl-C, or SIGINT from a notebook or a wrapper"
 
 

@@ -29,9 +29,9 @@ import signal
 from holdfast import text
 from holdfast.analysis.collectives import call_sites, waits
 from holdfast.analysis.job import phrases
-from holdfast.analysis.logs import blame
+from holdfast.analysis.logs import blame, sightings
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import kernel, native_crashes
+from holdfast.analysis.logs.patterns import kernel, native_crashes, shells
 from holdfast.analysis.logs.patterns.native_crashes import FATAL, HANDLER, HEAP, INSIDE
 from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage
 from holdfast.analysis.machine.smoke_failures import SmokeFailure
@@ -50,7 +50,7 @@ FAULT = Fault(
     "CPU and driver",
 )
 FAULT.smoke_failures.add(SmokeFailure.CRASH)
-FAULT.log_patterns.extend(native_crashes.ALL)
+FAULT.log_patterns.extend((*native_crashes.ALL, shells.COREDUMP, shells.IN_LIBRARY))
 
 SIGNAL_MEANINGS = {
     signal.SIGSEGV: "it accessed memory it does not own",
@@ -123,14 +123,14 @@ MATCH_BUILDS = (
 @FAULT.explain
 def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
     ends = blame.by_signal(wreckage, *exits.CRASHES, but=FAULT.slug)
-    words = wreckage.seen(FATAL, HANDLER, HEAP)
+    words = wreckage.seen(FATAL, HANDLER, HEAP, shells.COREDUMP)
     faults = [s for s in wreckage.seen(kernel.SEGFAULT) if _is_job_process(wreckage, s)]
     if not ends and not words and not faults:
         return None
     if not faults and _is_consequence_of_error(wreckage, ends, words):
         return None
     rank, pid = _crashed_rank(wreckage, ends, (*words, *faults))
-    library = next((s.fields["library"] for s in faults if "library" in s.fields), "")
+    library = sightings.field((*faults, *wreckage.seen(shells.IN_LIBRARY)), "library")
     others = blame.of(wreckage).others(rank)
     return FAULT.diagnosis(
         f"{'a rank' if rank is None else f'rank {rank}'} crashed in native code: "
@@ -177,10 +177,16 @@ def _is_consequence_of_error(
 ) -> bool:
     """An abort with a message follows from that error: a watchdog, Gloo, an assertion."""
     aborted = all(end.code == -signal.SIGABRT for end in ends)
-    only_aborted = all(s.fields.get("what") == "Aborted" for s in words)
+    only_aborted = all(s.fields.get("what") == "Aborted" or _may_be_abort(s) for s in words)
     known = blame.of(wreckage)
     others = [trouble for trouble in known.own if trouble.slug != FAULT.slug]
     return aborted and only_aborted and bool(known.victims or others or known.disagreement)
+
+
+def _may_be_abort(seen: Sighting) -> bool:
+    """A core file whose signal is not named, or is SIGABRT."""
+    named = [seen.fields[name] for name in ("short", "name", "sign") if name in seen.fields]
+    return seen.pattern == shells.COREDUMP.name and all("ABRT" in name for name in named)
 
 
 def _confidence(
@@ -189,6 +195,8 @@ def _confidence(
     if any(end.code == -signal.SIGBUS for end in ends) or any(map(_is_bus_error, words)):
         return 0.4  # usually a full /dev/shm
     crashed = [end for end in ends if end.code != -signal.SIGABRT]
+    if words and not faults and not crashed and all(map(_may_be_abort, words)):
+        return 0.55
     if words or faults:
         return 0.9 if crashed or faults else 0.85
     return 0.85 if crashed else 0.5
@@ -197,7 +205,8 @@ def _confidence(
 def _is_bus_error(seen: Sighting) -> bool:
     reported = seen.fields
     return reported.get("number") == "7" or any(
-        "bus" in reported.get(name, "").lower() for name in ("what", "told", "name", "gdb")
+        "bus" in reported.get(name, "").lower()
+        for name in ("what", "told", "name", "gdb", "sign", "short")
     )
 
 
@@ -207,7 +216,7 @@ def _crashed_rank(
     if ends:
         return ends[0].rank, ends[0].pid
     line = seen[0].line
-    reported = seen[0].fields.get("pid", "")
+    reported = seen[0].fields.get("pid") or seen[0].fields.get("listed", "")
     pid = line.pid or (int(reported) if reported.isdigit() else None)
     rank = next((r.rank for r in wreckage.ranks if pid is not None and r.pid == pid), line.rank)
     return rank, pid
@@ -217,6 +226,6 @@ def _crash_in_words(ends: tuple[Exit, ...], words: tuple[Sighting, ...]) -> str:
     if ends and -ends[0].code in SIGNAL_MEANINGS:
         number = signal.Signals(-ends[0].code)
         return f"{number.name}, {SIGNAL_MEANINGS[number]}"
-    name_fields = ("what", "told", "dumped", "gdb", "name")
+    name_fields = ("what", "told", "dumped", "gdb", "name", "sign", "short")
     named_crash = next((s.fields[n] for s in words for n in name_fields if s.fields.get(n)), "")
     return named_crash.strip() or ABORTED

@@ -77,14 +77,22 @@ RAY = FAULT.log_pattern(
 )
 DAEMON = FAULT.log_pattern(
     "daemon-lost",
-    r"lost communication with a remote daemon|daemon .*has unexpectedly (?:failed|died)"
-    r"|Connection to (?P<host>[\w.\-]+) closed by remote host|NodeNotReady|node\S* is not ready"
+    # Kubernetes: its events, and the table of `kubectl get nodes`; Compute Engine.
+    r"NodeNotReady\b(?:[^\n]{0,60}\bNode (?P<status>[\w.\-]{1,253}) status is now)?"
+    r"|Node (?P<now>[\w.\-]{1,253}) status is now: NodeNotReady"
+    r"|^(?P<row>[a-z0-9][\w.\-]{0,252}) +NotReady(?:,SchedulingDisabled)? +\S"
+    r"|TaintManagerEviction|compute\.instances\.hostError"
+    r"|lost communication with a remote daemon|daemon .*has unexpectedly (?:failed|died)"
+    r"|Connection to (?P<host>[\w.\-]+) closed by remote host|node\S* is not ready"
     r"|Node (?P<node>[\w.\-]+) (?:is )?(?:not responding|unreachable|went down)|NodeLost",
     anchors=(
         "lost communication with a remote daemon",
         " has unexpectedly ",
         " closed by remote host",
         "NodeNotReady",
+        " NotReady",
+        "TaintManagerEviction",
+        "compute.instances.hostError",
         " is not ready",
         " not responding",
         " unreachable",
@@ -205,7 +213,8 @@ def _why(seen: Sighting) -> str:
 
 
 def _host(seen: Sighting) -> str:
-    named = seen.fields.get("host") or seen.fields.get("node") or ""
+    names = (seen.fields.get(name) for name in ("host", "node", "status", "now", "row"))
+    named = next(filter(None, names), "")
     return named.rstrip(".,")
 
 

@@ -30,6 +30,7 @@ from holdfast import text
 from holdfast.analysis.job import oom_evidence, phrases
 from holdfast.analysis.logs import blame, sightings, suspects
 from holdfast.analysis.logs.own_errors import Trouble
+from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel, launchers
 from holdfast.analysis.logs.wreckage import Exit, Wreckage
 from holdfast.analysis.machine import Unread
@@ -166,6 +167,46 @@ def rank_vanished(wreckage: Wreckage) -> Diagnosis | None:
         unknown=("how it ended: no launcher reported its exit code",
                  *blame.unknown(wreckage, rank)),
     )  # fmt: skip
+
+
+KNOWN_SENDER = FAULT.log_pattern(
+    "known-sender",
+    r"Container (?P<container>\S{1,100}) failed (?P<probe>liveness|startup) probe, will be "
+    r"restarted"
+    r"|got (?P<request>kill request): ",
+    anchors=(" probe, will be restarted", "got kill request: "),
+    example="Container main failed liveness probe, will be restarted",
+    role=Role.CONFIRMATION,
+)
+
+
+@FAULT.explain
+def sender_reported_it(wreckage: Wreckage) -> Diagnosis | None:
+    """The kubelet, or torchft's lighthouse: the process may have been healthy."""
+    seen = wreckage.seen(KNOWN_SENDER)
+    if not seen:
+        return None
+    probe = sightings.field(seen, "probe")
+    who = (
+        f"the kubelet killed the container because its {probe} probe failed"
+        if probe
+        else "torchft's manager ended its process after a kill request from the lighthouse"
+    )
+    return FAULT.diagnosis(
+        f"{who}; the processes in it were ended from outside",
+        # A cluster's list of events is about other pods, too.
+        confidence=0.5 if blame.of(wreckage).own or not wreckage.ranks else 0.8,
+        seen=seen,
+        culprit=Culprit(
+            rank=seen[0].rank,
+            host=seen[0].line.host,
+            what=sightings.field(seen, "container") and "the kubelet",
+        ),
+        fix="give training containers no liveness probe, or one that a busy process passes"
+        if probe
+        else "find who pressed kill in the lighthouse's dashboard, or called its API",
+        unknown=("whether the process hung before: its own log shows its last step",),
+    )
 
 
 @FAULT.explain

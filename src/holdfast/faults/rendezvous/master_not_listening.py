@@ -224,6 +224,34 @@ def _store_evidence(view: RankView) -> Evidence:
 CONFIDENCE = {connections.REFUSED: 0.6, connections.SILENT: 0.4, connections.NO_WAY: 0.25, "": 0.5}
 
 
+LIGHTHOUSE = FAULT.log_pattern(
+    "lighthouse",
+    r"Failed to connect to lighthouse\. error: (?P<why>[^\"\n]{0,120})"
+    r"|lighthouse quorum failed after \d+ retries",
+    anchors=("Failed to connect to lighthouse.", "lighthouse quorum failed after "),
+    example='RuntimeError: status: Internal, message: "Failed to connect to lighthouse. error: '
+    'status: Unavailable"',
+)
+
+
+@FAULT.explain
+def torchft_lighthouse_did_not_answer(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(LIGHTHOUSE)
+    if not seen:
+        return None
+    return FAULT.diagnosis(
+        "torchft's lighthouse did not answer, without which no quorum forms: it was not started, "
+        "ended, or has another address than TORCHFT_LIGHTHOUSE says",
+        confidence=0.85,
+        seen=seen,
+        culprit=Culprit(what="the lighthouse"),
+        victims=[one.rank for one in seen if one.rank is not None],
+        fix="start `torchft_lighthouse` first, and set TORCHFT_LIGHTHOUSE=http://HOST:29510 to a "
+        "name that all nodes resolve",
+        next="curl -sS -m 5 $TORCHFT_LIGHTHOUSE",
+    )
+
+
 @FAULT.explain
 def store_did_not_answer(wreckage: Wreckage) -> Diagnosis | None:
     calls = connections.attempts(wreckage, connections.STORE)

@@ -26,6 +26,7 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.job import join, phrases, stall
 from holdfast.analysis.logs import blame
+from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import nccl, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import MachineFacts, Smoke, SmokeRank, known
@@ -199,6 +200,52 @@ def _absent(ranks: tuple[int, ...], count: int) -> Culprit:
     if len(ranks) == 1:
         return Culprit(rank=ranks[0])
     return Culprit(what=text.ranks(ranks) if ranks else f"{count} ranks that never joined")
+
+
+QUORUM = FAULT.log_pattern(
+    "quorum",
+    # torchft's lighthouse; Ray Train.
+    r"New quorum not ready, only have (?P<joined>\d+) participants, need (?:min_replicas "
+    r"(?P<expected>\d+)|at least half of (?P<healthy>\d+) healthy workers)"
+    r"|worker group startup timed out after (?P<seconds>[\d.]+) seconds waiting for "
+    r"(?P<workers>\d+) workers",
+    anchors=("New quorum not ready, only have ", "worker group startup timed out after"),
+    example="Quorum status: New quorum not ready, only have 1 participants, need min_replicas 2 "
+    "[1/1 participants healthy][1 heartbeating][shrink_only=false]",
+    role=Role.CONFIRMATION,
+)
+FORMED = FAULT.log_pattern(
+    "quorum-formed",
+    r"Valid quorum found|Fast quorum found|Quorum! ",
+    anchors=("Valid quorum found", "Fast quorum found", "Quorum! "),
+    example="Quorum status: Valid quorum found [2/2 participants healthy][2 heartbeating]",
+    role=Role.CONTEXT,
+)
+
+
+@FAULT.explain
+def quorum_or_worker_group_incomplete(wreckage: Wreckage) -> Diagnosis | None:
+    seen = wreckage.seen(QUORUM)
+    formed = wreckage.seen(FORMED)
+    if not seen or (formed and formed[-1].order > seen[-1].order):
+        return None  # the last word counts: at the start a quorum waits for everyone
+    last = seen[-1].fields
+    what = (
+        f"not all of the {last['workers']} workers started within {last['seconds']} s"
+        if "seconds" in last
+        else f"torchft's quorum was not complete: {last['joined']} replica groups asked to join, "
+        f"{last.get('expected') or 'half of ' + last.get('healthy', '')} are needed"
+    )
+    return FAULT.diagnosis(
+        what,
+        confidence=0.4 if blame.of(wreckage).explained else 0.75,
+        seen=seen,
+        culprit=Culprit(what="the workers that did not start"),
+        fix="see why the others did not start: their logs, and whether the cluster has room for "
+        "them; or lower the number that is required (`--min_replicas`, `ScalingConfig`)",
+        next="ray status" if "seconds" in last else "",
+        unknown=("which ones: only their number is reported",),
+    )
 
 
 @FAULT.explain

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from holdfast.analysis.logs.pattern import LogPattern
-from holdfast.analysis.logs.patterns import all_patterns, kernel, launchers, nccl, peers, watchdog
+from holdfast.analysis.logs.patterns import (
+    all_patterns,
+    kernel,
+    launchers,
+    nccl,
+    peers,
+    shells,
+    watchdog,
+)
 
 SEEN: list[tuple[LogPattern, str, dict[str, str]]] = [
     (
@@ -151,8 +159,8 @@ def test_every_version_of_a_line_is_found(
 
 
 NOT_SEEN = [
-    (launchers.SHELL_ENDED, "Killed by the user after 3 epochs"),
-    (launchers.SHELL_ENDED, "OOMKilled"),
+    (shells.SHELL_ENDED, "Killed by the user after 3 epochs"),
+    (shells.SHELL_ENDED, "OOMKilled"),
     (launchers.POD_ENDED, "Exit Code:    0"),
     (nccl.ERROR_CODE, "NCCL INFO Channel 00 : 0[1a000] -> 1[1b000] via P2P/IPC"),
     (all_patterns.SETTING, "For more details, please run with NCCL_DEBUG=INFO."),

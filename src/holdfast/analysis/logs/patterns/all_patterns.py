@@ -95,6 +95,16 @@ VERSIONS = LogPattern(
     role=Role.CONTEXT,
 )
 
+SECTION = LogPattern(
+    name="launchers: section",
+    # Ray Train and Composer repeat what a rank wrote; of several ranks, none is meant.
+    pattern=r"^\[Rank (?:(?P<rank>\d{1,7})|[\d,]+) Error Snippet\]:"
+    r"|^-{10}(?:Begin global rank (?P<begin>\d{1,7})|End global rank \d+) STD",
+    anchors=(" Error Snippet]:", "-Begin global rank ", "-End global rank "),
+    example="[Rank 2 Error Snippet]:",
+    role=Role.CONTEXT,
+)
+
 ALL: tuple[LogPattern, ...] = (
     TRACEBACK,
     THROWN,
@@ -103,6 +113,7 @@ ALL: tuple[LogPattern, ...] = (
     SETTING,
     WORLD,
     VERSIONS,
+    SECTION,
     *watchdog.ALL,
     *peers.ALL,
     *launchers.ALL,

@@ -177,6 +177,22 @@ COMPLAINTS = (
         sure=0.75,
     ),
     Complaint(
+        start_errors.IMAGE,
+        "the image of a container could not be pulled, so its ranks never started: {image}{again}",
+        "{image}{again}",
+        "check the image's name, tag and platform, and the registry's credentials "
+        "(imagePullSecrets) on that node",
+        "kubectl get events --sort-by=.lastTimestamp | grep -i pull",
+        sure=0.85,
+    ),
+    Complaint(
+        start_errors.TWO_AGENTS,
+        "several ft_launchers were started on one node{host}; it needs exactly one, which starts "
+        "the ranks of that node",
+        "ft_launcher",
+        "start one task for each node: `srun --ntasks-per-node=1 ft_launcher …`",
+    ),
+    Complaint(
         start_checks.DIVISIBLE,
         "the number of ranks does not match the parallel sizes: {world}{size}{have} ranks, {by}"
         "{dims}{need} required",

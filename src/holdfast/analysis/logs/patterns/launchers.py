@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 
 from holdfast.analysis.logs.pattern import LogPattern, Role
+from holdfast.analysis.logs.patterns import shells, trainers
 
 _saw = functools.partial(LogPattern, role=Role.CONFIRMATION)
 _swept = functools.partial(LogPattern, role=Role.TEARDOWN)
@@ -246,23 +247,6 @@ RAY_DIED = _saw(
     ),
     example="ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing.",
 )
-SHELL_ENDED = _saw(
-    name="launchers: shell-ended",
-    pattern=r"(?:line \d+|^): +(?P<pid>\d+) (?P<how>Killed|Segmentation fault|Aborted|Bus error"
-    r"|Terminated)\b|^(?P<word>Killed|Segmentation fault|Bus error|Aborted)"
-    # The last line in the console of PyCharm.
-    r"(?: \(core dumped\))?\s*$|Process finished with exit code (?P<code>-?\d{1,3})\b",
-    anchors=(
-        "Killed",
-        "Segmentation fault",
-        "Bus error",
-        "Aborted",
-        " Terminated",
-        "Process finished with exit code ",
-    ),
-    example="run.sh: line 12:  1011 Killed                  python train.py",
-)
-
 ALL: tuple[LogPattern, ...] = (
     ELASTIC_FAILED,
     ROOT_CAUSE,
@@ -290,5 +274,7 @@ ALL: tuple[LogPattern, ...] = (
     SLURM_NODE,
     POD_ENDED,
     RAY_DIED,
-    SHELL_ENDED,
+    shells.SHELL_ENDED,
+    *trainers.EXITS,
+    trainers.TOLD_TO_STOP,
 )

@@ -39,8 +39,13 @@ BAD_EVENT = _pattern(
     r"|Got async (?:error )?event ?: (?P<old>(?:port (?:error|active)|GID|local catastrophic"
     r"|device fatal|LID change|P_Key|SM change).*)|(?P<table>GID table changed))"
     r"|IB Async event on (?P<card>[\w-]{1,40}): (?P<ucx>(?:port error|GID table change|local "
-    r"catastrophic error|device fatal|LID change|P_Key table change)[^\n]{0,60})",
-    anchors=("async fatal event", "Got async ", "GID table changed", "IB Async event on "),
+    r"catastrophic error|device fatal|LID change|P_Key table change)[^\n]{0,60})"
+    # NVRx's health check of the cards.
+    r"|NIC/IB (?P<nic>[\w-]{1,40}) (?P<down>link down counter has been incremented: \d+ -> \d+)",
+    anchors=(
+        *("async fatal event", "Got async ", "GID table changed", "IB Async event on "),
+        "link down counter has been incremented",
+    ),
     example="node-a:411:498 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event: port error",
 )
 NOT_OPENED = _pattern(

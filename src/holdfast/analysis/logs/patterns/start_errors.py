@@ -230,15 +230,34 @@ RESOURCES = _refusal(
     r"|number of required \w{2,10} exceeds the total number of available \w{2,10}"
     r"|No available node types can fulfill resource requests? [^\n]{1,80}"
     r"|\d+/\d+ nodes are available: [^\n]{0,200}?\d+ Insufficient [\w./-]{2,60}"
+    r"|requested number of devices unavailable for [\w./-]{2,60}\. Requested: \d+, Available: \d+"
     r"|Unable to proceed, no GPU resources available)",
     anchors=(
         "is less than total desired GPUs",
         "exceeds the total number of available",
         "No available node types can fulfill",
         " nodes are available: ",
+        "requested number of devices unavailable",
         "proceed, no GPU resources available",
     ),
     example="ValueError: Total available GPUs 0 is less than total desired GPUs 8",
+)
+
+IMAGE = _refusal(
+    name="starters: image",
+    pattern=r"Failed to pull image \"(?P<image>[^\"\s]{1,200})\"(?:: (?P<why>[^\n]{1,160}))?"
+    r"|Back-off pulling image \"(?P<again>[^\"\s]{1,200})\"",
+    anchors=("Failed to pull image ", "Back-off pulling image "),
+    example='Failed to pull image "registry/train:v9": rpc error: code = NotFound desc = failed to '
+    "pull and unpack image",
+)
+TWO_AGENTS = _refusal(
+    name="starters: two-agents",
+    pattern=r"multiple participants on the same node \((?P<host>[\w.:\-]{1,100})\)"
+    r"|Invalid Slurm launcher layout for (?P<program>ft_launcher)",
+    anchors=("multiple participants on the same node", "Invalid Slurm launcher layout"),
+    example="[n1_222_0] [Step 2] Detected multiple participants on the same node (n1) in round 0. "
+    "This indicates more than one ft_launcher per node (misconfiguration).",
 )
 
 ALL: tuple[LogPattern, ...] = (
@@ -255,4 +274,6 @@ ALL: tuple[LogPattern, ...] = (
     SLURM_OTHER,
     SLURM_WAITS,
     RESOURCES,
+    IMAGE,
+    TWO_AGENTS,
 )
