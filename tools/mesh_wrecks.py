@@ -1,6 +1,6 @@
 """Break jobs of many groups over NCCL, and keep their logs and flight recorders: needs a GPU.
 
-    python -m tools.mesh_wrecks OUT [--shape 2x2x4] [--only NAME ...]
+    python -m tools.mesh_wrecks OUT [--shape 2x2x4] [--shift N] [--only NAME ...]
 
 All ranks share one GPU; NCCL_HOSTID makes each a host of its own. One folder a job, as
 bench.explain_cases reads them: rankN.log, fr_N, truth.json.
@@ -69,8 +69,16 @@ def _written(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.glob("fr_*"))
 
 
-def make(folder: Path, name: str, shape: str) -> None:
+def _moved(fault: str, shift: int, shape: str) -> str:
+    """The same faults, other ranks."""
+    world = math.prod(int(n) for n in shape.split("x"))
+    pairs = (pair.split(":") for pair in fault.split(","))
+    return ",".join(f"{kind}:{(int(rank) + shift) % world}" for kind, rank in pairs)
+
+
+def make(folder: Path, name: str, shape: str, shift: int) -> None:
     fault, cause, accept = CASES[name]
+    fault = _moved(fault, shift, shape)
     folder.mkdir(parents=True)
     ranks = start(folder, fault, shape)
     began = changed = time.monotonic()
@@ -97,12 +105,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--shape", default="2x2x4", help="pipeline x data x tensor")
+    parser.add_argument("--shift", type=int, default=0, help="break other ranks, so much higher")
     parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--at-once", type=int, default=2)
     arguments = parser.parse_args()
     with ThreadPoolExecutor(arguments.at_once) as pool:
         jobs = [
-            pool.submit(make, arguments.out / name, name, arguments.shape)
+            pool.submit(make, arguments.out / name, name, arguments.shape, arguments.shift)
             for name in arguments.only
         ]
         for job in jobs:
