@@ -36,6 +36,7 @@ def fails() -> bytes:
 
 
 NCCL = document(entry("nccl", "all_reduce", 7))
+NCCL2 = document(entry("nccl2", "all_reduce", 9))
 GLOO = document(entry("gloo", "barrier", 2))
 
 
@@ -52,8 +53,16 @@ GLOO = document(entry("gloo", "barrier", 2))
         # the other one has the same name, whatever becomes of NCCL's
         ({"_dump_fr_trace_json": lambda: GLOO, "_dump_nccl_trace_json": fails}, {"0 (gloo)": 2}),
         ({"_dump_nccl_trace_json": lambda: NCCL}, {"0": 7}),
+        # since torch 2.15 `nccl` is another backend, which has its own recorder
+        (
+            {
+                "_dump_fr_trace_json": lambda backend="gloo": GLOO if backend == "gloo" else NCCL2,
+                "_dump_nccl_trace_json": lambda: b"{}",
+            },
+            {"0": 9, "0 (gloo)": 2},
+        ),
     ],
-    ids=["gloo", "both", "nccl-fails", "nccl"],
+    ids=["gloo", "both", "nccl-fails", "nccl", "nccl2"],
 )
 def test_groups_have_the_names_that_a_living_rank_gives_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dumps: dict[str, Any], entered: dict[str, int]

@@ -49,18 +49,23 @@ def http(status: str, body: bytes) -> bytes:
 def test_a_build_without_cuda_has_one_recorder() -> None:
     def answer(request: bytes, link: socket.socket) -> None:
         assert request.startswith(b"POST /handler/")
-        link.sendall(http("404 Not Found", b"") if b"nccl" in request else http("200 OK", b"{}"))
+        nccl = b"/dump_nccl_trace_json " in request
+        link.sendall(http("404 Not Found", b"") if nccl else http("200 OK", b"{}"))
 
     with serving(answer) as path:
         assert recorder_query.ask(path, seconds=10) == b"{}"
 
 
-def test_a_cuda_build_has_two() -> None:
+def test_a_cuda_build_has_three() -> None:
+    """Its older NCCL groups', the other backends', and since torch 2.15 that of `nccl` itself."""
+    order = [b"/dump_nccl_trace_json ", b"/fr_trace_json ", b"/fr_trace_json?backend=nccl2 "]
+
     def answer(request: bytes, link: socket.socket) -> None:
-        link.sendall(http("200 OK", b'{"n":1}' if b"nccl" in request else b'{"n":2}'))
+        number = next(n for n, handler in enumerate(order) if handler in request)
+        link.sendall(http("200 OK", b'{"n":%d}' % number))
 
     with serving(answer) as path:
-        assert recorder_query.ask(path, seconds=10) == b'[{"n":1},{"n":2}]'
+        assert recorder_query.ask(path, seconds=10) == b'[{"n":0},{"n":1},{"n":2}]'
 
 
 def in_pieces(_: bytes, link: socket.socket) -> None:
@@ -70,7 +75,7 @@ def in_pieces(_: bytes, link: socket.socket) -> None:
 
 def test_an_answer_in_pieces_is_put_together() -> None:
     with serving(in_pieces) as path:
-        assert recorder_query.ask(path, seconds=10) == b"[[1, 2, 3],[1, 2, 3]]"
+        assert recorder_query.ask(path, seconds=10) == b"[[1, 2, 3],[1, 2, 3],[1, 2, 3]]"
 
 
 def test_a_long_answer_that_comes_at_once_is_no_long_head() -> None:

@@ -12,6 +12,7 @@ from torch.distributed.run import get_args_parser
 
 from holdfast.errors import Error
 from holdfast.run.launch.flags import build_parser, parse
+from holdfast.run.launch.newer_flags import CompletionAsked
 
 
 def actions(parser: Any) -> list[dict[str, Any]]:
@@ -36,6 +37,8 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
         with contextlib.redirect_stderr(io.StringIO()) as said:
             flags = parse(case["argv"])
             stock = vars(get_args_parser().parse_args(case.get("stock", case["argv"])))
+    except CompletionAsked as asked:
+        return {"completion": asked.shell}
     except Error as problem:
         return {"error": type(problem).__name__, "text": f"{problem.sentence} | {problem.hint}"}
     except SystemExit as end:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.cli import run_hosts, run_job, streams
+from holdfast.cli import completion, run_hosts, run_job, streams
 from holdfast.errors import ConfigError, EnvironmentFailure
 
 if TYPE_CHECKING:
@@ -33,10 +33,13 @@ def launch(argv: Sequence[str]) -> int:
     if command := run_hosts.command_in(argv):
         return _or_own_failure(lambda: run_hosts.start(command))
     from holdfast.run.launch import flags as job_flags
-    from holdfast.run.launch import process_setup
+    from holdfast.run.launch import newer_flags, process_setup
 
     process_setup.reset_signals()
-    flags = job_flags.parse(argv)
+    try:
+        flags = job_flags.parse(argv)
+    except newer_flags.CompletionAsked as asked:
+        return completion.run(argparse.Namespace(shell=asked.shell))
     return _or_own_failure(lambda: _launch(flags, argv))
 
 

@@ -7,6 +7,7 @@ and their time separate the cause from the consequences.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -22,6 +23,8 @@ from holdfast.errors import Error
 LONGEST_TEXT = 4096
 RECORDERS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 """NCCL's, in CUDA builds only, and that of every other backend, since 2.10"""
+NCCL2 = "nccl2"
+"""the backend that `nccl` stands for since torch 2.15; it has a recorder of its own"""
 
 _LIBRARIES = tuple(
     os.path.join(path, "")
@@ -146,12 +149,14 @@ def keep_recorder(path: str) -> None:
     """The flight recorder of a rank that goes: its server goes with it, and which rank disagrees in
     a collective can only be seen from both sides.
 
-    Both recorders that torch may have, in the form of a living rank's answer
+    All recorders that torch may have, in the form of a living rank's answer
     (system/recorder_query.py), so that groups have the same names on all ranks.
     """
     c10d = sys.modules.get("torch._C._distributed_c10d")
-    dumps = (getattr(c10d, name, None) for name in RECORDERS)
-    documents = [_document(dump) for dump in dumps if dump is not None]
+    dumps = [dump for name in RECORDERS if (dump := getattr(c10d, name, None)) is not None]
+    documents = [_document(dump) for dump in dumps]
+    if len(dumps) == len(RECORDERS):
+        documents.append(_document(functools.partial(dumps[-1], backend=NCCL2)))
     if not documents:
         return
     part = f"{path}.part"
@@ -161,7 +166,7 @@ def keep_recorder(path: str) -> None:
 
 
 def _document(dump: Callable[[], str | bytes]) -> bytes:
-    """Empty where it fails, as NCCL's may on a broken GPU: the other one is still worth having."""
+    """Empty where it fails, as NCCL's may on a broken GPU: the others are still worth having."""
     try:
         document = dump()
     except Exception:  # noqa: BLE001

@@ -12,8 +12,13 @@ import time
 
 from holdfast.analysis.machine import Unread
 
-HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
-"""torch has two recorders: NCCL's, in CUDA builds only, and the one of every other backend"""
+NCCL = "dump_nccl_trace_json"
+"""the recorder of torch's older NCCL groups, in CUDA builds only"""
+OTHERS = "fr_trace_json"
+"""that of Gloo and of every other backend"""
+NCCL2 = "fr_trace_json?backend=nccl2"
+"""that of the NCCL groups which torch makes since 2.15 (`TORCH_DIST_USE_NCCL2=0`: the older ones).
+A torch that does not know them ignores the question and answers with the others' once more."""
 
 LARGEST = 64 << 20
 
@@ -23,10 +28,12 @@ class _NoAnswerError(Exception):
 
 
 def ask(socket_path: str, *, seconds: float = 1.0) -> bytes | Unread:
-    """The recorder as JSON: one document, or a list of both in a CUDA build of torch."""
+    """The recorder as JSON: one document, or a list of all in a CUDA build of torch."""
     end = time.monotonic() + seconds
     try:
-        answers = [_post(socket_path, handler, end) for handler in HANDLERS]
+        answers = [_post(socket_path, handler, end) for handler in (NCCL, OTHERS)]
+        if None not in answers:
+            answers.append(_post(socket_path, NCCL2, end))
     except TimeoutError:
         return Unread(why=f"the rank's recorder did not answer within {seconds:g} s")
     except (FileNotFoundError, ConnectionRefusedError):

@@ -20,6 +20,8 @@ from tests.places import TARGETS
 TARGET = TARGETS / "parse_flags.py"
 OURS = {"grace", "patience", "no_check", "dry_run", "runs", "no_pty", "token_file",
         "hosts", "hostfile", "remote_python", "env", "verify_replicas"}  # fmt: skip
+NEWEST = {"log_line_prefix_template", "print_completion"}
+"""of torch 2.15: ours where the installed one has none"""
 
 # What older versions do not know: left out there.
 NEWER = ("--shutdown-timeout", "--signals-to-handle", "--duplicate-stdout-filters",
@@ -109,6 +111,15 @@ CASES: dict[str, dict[str, Any]] = {
     "negative restarts": {"argv": ["--max-restarts", "-1", "t.py"]},
     "port too high": {"argv": ["--master-port", "70000", "t.py"]},
     "unknown": {"argv": ["--nprocs", "2", "t.py"]},
+    "completion": {"argv": ["--print-completion", "zsh"]},
+    "completion of a shell we do not know": {"argv": ["--print_completion=tcsh"]},
+    "prefix": {
+        "argv": ["--log-line-prefix-template", "${rank}: ", "t.py"], "stock": ["t.py"],
+        "environment": {"PET_LOG_LINE_PREFIX_TEMPLATE": "not this"},
+    },
+    "prefix by environment": {
+        "argv": ["t.py"], "environment": {"PET_LOG_LINE_PREFIX_TEMPLATE": "${hostname} "},
+    },
 }  # fmt: skip
 
 
@@ -132,12 +143,14 @@ def test_every_flag_of_torchrun_is_here_unchanged(answered: Mapping[str, Any]) -
     ours = {action["dest"]: action for action in answered["ours"]}
     assert len(answered["stock"]) > 25
     for action in answered["stock"]:
+        if action["dest"] == "print_completion":  # torch's is for `torchrun` itself
+            continue
         changed: dict[str, dict[str, Any]] = {
             name: {"default": None}
             for name in ("max_restarts", "master_port", "master_addr", "node_rank", "nnodes")
         }
         assert ours.pop(action["dest"]) == {**action, **changed.get(action["dest"], {})}
-    assert set(ours) == OURS
+    assert OURS <= set(ours) <= OURS | NEWEST
 
 
 @pytest.mark.parametrize(
@@ -147,7 +160,7 @@ def test_every_flag_of_torchrun_is_here_unchanged(answered: Mapping[str, Any]) -
 def test_they_give_the_values_that_torchrun_sees(answered: Mapping[str, Any], case: str) -> None:
     flags = answered["cases"][case]
     ours = {name: value for name, value in flags["torchrun"].items() if name not in OURS}
-    stock = flags["stock"]
+    stock = {"log_line_prefix_template": "", "print_completion": None, **flags["stock"]}
     if "--max" not in " ".join(CASES[case]["argv"]) and "environment" not in CASES[case]:
         stock["max_restarts"] = 3
     if "--master-port" not in CASES[case]["argv"] and "environment" not in CASES[case]:
@@ -257,6 +270,19 @@ def test_how_long_nodes_wait_for_each_other_is_torchruns_to_say(
     assert meeting["remarks"] == ["--rdzv-conf read_timeout: no effect"]
     unsaid = answered["cases"]["elastic, met here"]["meeting"]
     assert (unsaid["join_timeout"], unsaid["last_call"]) == (600, 30)
+
+
+def test_options_of_the_newest_torchrun_are_known_with_every_torch(
+    answered: Mapping[str, Any],
+) -> None:
+    cases = answered["cases"]
+    assert cases["completion"] == {"completion": "zsh"}
+    refused = cases["completion of a shell we do not know"]
+    assert refused["exit"] == 2
+    assert "unknown shell 'tcsh' (choose from bash, zsh, fish)" in refused["text"]
+    told = [cases[name]["torchrun"] for name in ("prefix", "prefix by environment", "plain")]
+    templates = [flags["log_line_prefix_template"] for flags in told]
+    assert templates == ["${rank}: ", "${hostname} ", ""]
 
 
 def test_an_unknown_flag_is_usage(answered: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import functools
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import pytest
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.launch.log_file import RankLog
-from holdfast.run.launch.log_places import NO_LIMIT, LogPlace, LogPlaces
+from holdfast.run.launch.log_places import NO_LIMIT, LogPlace, LogPlaces, line_prefix
 from holdfast.run.launch.logs import Logs
 from holdfast.run.launch.pump import OutputPump, RankStream, write_all
 from holdfast.run.runs.folder_writer import FolderWriter
@@ -229,25 +230,41 @@ def test_a_log_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_torchruns_flags_say_what_is_shown_and_where_it_is_kept(tmp_path: Path) -> None:
-    """--redirects keeps rank 0's stdout off the screen, --tee names rank 1, rank 2 is filtered;
-    --log-dir has torchrun's layout."""
+    """--redirects keeps rank 0's stdout off the screen, --tee names rank 1 as the template says,
+    rank 2 is filtered; --log-dir has torchrun's layout."""
     flags = ("--nproc-per-node", "3", "-r", "0:1", "-t", "1:1", "--local-ranks-filter", "0,1")
     elsewhere = ("--log-dir", str(tmp_path / "logs"), "--rdzv-id", "seven")
+    prefix = ("--log-line-prefix-template", "${hostname}:${role_name}${rank}: ")
+    label = f"{socket.gethostname()}:t1: "
     copies = ("--duplicate-stdout-filters", "ends") if TORCH >= (2, 10) else ()
     says = "echo rank ${LOCAL_RANK} ends; echo begins; echo why > $TORCHELASTIC_ERROR_FILE"
-    code, out, err = launch(tmp_path, "", *flags, *elsewhere, *copies, "--role", "t",
+    code, out, err = launch(tmp_path, "", *flags, *elsewhere, *copies, *prefix, "--role", "t",
                             "--no-python", "sh", "-c", says)  # fmt: skip
-    assert (code, out, err) == (0, "[t1]:rank 1 ends\n[t1]:begins\n", "")
+    assert (code, out, err) == (0, f"{label}rank 1 ends\n{label}begins\n", "")
     (run,) = (tmp_path / "logs").glob("seven_????????")
     there = run / "attempt_0"
     if copies:
-        assert (there / "filtered_stdout.log").read_text() == "[t1]:rank 1 ends\n"
+        assert (there / "filtered_stdout.log").read_text() == f"{label}rank 1 ends\n"
     for rank in range(3):
         assert (there / str(rank) / "stdout.log").read_text() == f"rank {rank} ends\nbegins\n"
         assert (there / str(rank) / "stderr.log").read_text() == ""
         assert (there / str(rank) / "error.json").read_text() == "why\n"
         ours = tmp_path / "run" / "attempt-0" / f"rank-{rank}" / "stdout.log"
         assert ours.resolve() == there / str(rank) / "stdout.log"
+
+
+@pytest.mark.parametrize(
+    ("template", "prefix"),
+    [
+        ("", b"[t1]:"),
+        ("${hostname}:${rank}: ", b"node7:9: "),
+        ("[$role_name/${local_rank}] ", b"[t/1] "),
+        ("${nothing}$", b"${nothing}$"),
+    ],
+)
+def test_what_tee_puts_before_a_line(template: str, prefix: bytes) -> None:
+    env = {"ROLE_NAME": "t", "RANK": "9", "LOCAL_RANK": "1"}
+    assert line_prefix(env, template, host="node7") == prefix
 
 
 def test_who_names_a_folder_for_logs_gets_all_of_them() -> None:

@@ -72,7 +72,13 @@ def _documents(whole: Any) -> list[dict[str, Any]]:
 
 
 def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
-    raw = [entry for part in documents for entry in part.get("entries") or ()]
+    raw = [
+        entry
+        for number, part in enumerate(documents)
+        for entry in part.get("entries") or ()
+        # Asked for the third, a torch that has two recorders sends the second again.
+        if number < 2 or entries.is_nccl(entry.get("profiling_name") or "")
+    ]
     if not raw:
         return _from_status(documents[0])
     read_entries = msgspec.convert(list(_chosen(raw, keep)), list[RecorderEntry], strict=False)
@@ -84,7 +90,7 @@ def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
         raise ValueError("it has control characters in its names")
     read = entries.recorder(
         (c for e, c in listed if not e.is_message),
-        members=_members(documents[0]) or _of_the_only_group(documents[0], listed),
+        members=_members(documents) or _of_the_only_group(documents[0], listed),
         messages=(c for e, c in listed if e.is_message),
     )
     # What the ring has lost is over: collectives of one group end in order.
@@ -95,9 +101,9 @@ def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
     return msgspec.structs.replace(read, finished=finished)
 
 
-def _members(document: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    told = document.get("pg_config") or {}
-    return entries.members(msgspec.convert(list(told.values()), list[Group], strict=False))
+def _members(documents: Iterable[dict[str, Any]]) -> dict[str, tuple[int, ...]]:
+    told = [row for part in documents for row in (part.get("pg_config") or {}).values()]
+    return entries.members(msgspec.convert(told, list[Group], strict=False))
 
 
 def _of_the_only_group(
@@ -128,7 +134,7 @@ def _from_status(document: dict[str, Any]) -> Recorder:
         collectives=(),
         entered={"0": status.last_enqueued_collective} if begun else {},
         finished={"0": max(0, status.last_completed_collective)} if begun else {},
-        members=_members(document),
+        members=_members([document]),
     )
 
 
@@ -138,13 +144,13 @@ def _over(chosen: Iterable[RecorderEntry]) -> Callable[[RecorderEntry], bool]:
     backends_with_states = {
         entry.backend for entry in chosen if entry.state in ("started", "completed")
     }
-    backends_with_states.add("nccl")
 
     def is_over(entry: RecorderEntry) -> bool:
         completed = entry.state == "completed"
         if entry.retired is None:
             return completed
-        return entry.retired and (completed or entry.backend not in backends_with_states)
+        has_states = entry.is_nccl or entry.backend in backends_with_states
+        return entry.retired and (completed or not has_states)
 
     return is_over
 

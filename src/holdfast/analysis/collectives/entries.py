@@ -81,8 +81,17 @@ class RecorderEntry(msgspec.Struct):
         return (self.profiling_name or "").rpartition(":")[0]
 
     @property
+    def is_nccl(self) -> bool:
+        return is_nccl(self.backend)
+
+    @property
     def op(self) -> str:
         return (self.profiling_name or "").rpartition(":")[2]
+
+
+def is_nccl(backend: str) -> bool:
+    """torch has several backends for it: 'nccl', and since 2.14 'nccl2' and 'nccl-lazy'."""
+    return backend.startswith("nccl")
 
 
 def of_groups_that_exist(entries: Iterable[RecorderEntry]) -> list[RecorderEntry]:
@@ -131,14 +140,14 @@ def _like(whole: RecorderEntry, part: RecorderEntry) -> RecorderEntry:
 
 def is_over(entry: RecorderEntry) -> bool:
     """Of a living rank: Gloo's entries are never called completed."""
-    return bool(entry.retired) and (entry.backend != "nccl" or entry.state == "completed")
+    return bool(entry.retired) and (not entry.is_nccl or entry.state == "completed")
 
 
 def timed(listed: Iterable[RecorderEntry]) -> bool:
     """Whether torch records when the GPU comes to a collective: only then is 'scheduled' more
     than 'the script asked for it'."""
     return any(
-        entry.backend == "nccl" and (entry.state == "started" or entry.time_discovered_started_ns)
+        entry.is_nccl and (entry.state == "started" or entry.time_discovered_started_ns)
         for entry in listed
     )
 
@@ -165,7 +174,7 @@ def collective(
     """`qualify` distinguishes the groups of other backends from NCCL's: '0 (gloo)'."""
     backend, op, name = entry.backend, entry.op, entry.group
     return Collective(
-        group=f"{name} ({backend})" if qualify and backend != "nccl" else name,
+        group=f"{name} ({backend})" if qualify and not entry.is_nccl else name,
         sequence=entry.sequence,
         op=op,
         backend=backend,
@@ -173,7 +182,7 @@ def collective(
         finished=finished,
         created=entry.created,
         timeout=(entry.timeout_ms or 0) / 1e3,
-        started=finished or entry.state != "scheduled" if timed and backend == "nccl" else None,
+        started=finished or entry.state != "scheduled" if timed and entry.is_nccl else None,
         ended=(entry.time_discovered_completed_ns or 0) / 1e9 if finished else 0.0,
         frames=tuple(
             Frame(function=line.name, file=line.filename, line=line.line)

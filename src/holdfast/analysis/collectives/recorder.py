@@ -23,9 +23,9 @@ class _Document(msgspec.Struct):
 def parse(document: bytes) -> Recorder:
     """The recorder of one rank, from the answer of `probe.recorder_query.ask`.
 
-    That is one document, or a list of two from a CUDA build: NCCL's and that of the other
-    backends. Group '0' may then have both backends, each with its own sequence, so groups of
-    other backends are called '0 (gloo)' there, on every rank alike.
+    That is one document, or a list from a CUDA build: NCCL's, that of the other backends, and that
+    of the NCCL groups since torch 2.15. Group '0' may then have both backends, each with its own
+    sequence, so groups of other backends are called '0 (gloo)' there, on every rank alike.
     Raises ValueError when it is not a recorder's document.
     """
     try:
@@ -35,7 +35,11 @@ def parse(document: bytes) -> Recorder:
     several = isinstance(read, list)
     documents = read if isinstance(read, list) else [read]
     listed = entries.of_groups_that_exist(
-        entry for part in documents for entry in part.entries or ()
+        entry
+        for number, part in enumerate(documents)
+        for entry in part.entries or ()
+        # Asked for the third, a torch that has two recorders sends the second again.
+        if number < 2 or entry.is_nccl
     )
     timed = entries.timed(listed)
     # Only 'retired' can be trusted: Gloo's entries stay 'scheduled' for ever, and NCCL's say
@@ -49,6 +53,8 @@ def parse(document: bytes) -> Recorder:
     return entries.recorder(
         (c for e, c in known if not e.is_message),
         messages=(c for e, c in known if e.is_message),
-        # NCCL's document comes first, and only it lists the members.
-        members=entries.members((documents[0].pg_config or {}).values()) if documents else {},
+        # Only NCCL's documents list the members: Gloo's has one nameless row for all groups.
+        members=entries.members(
+            group for part in documents for group in (part.pg_config or {}).values()
+        ),
     )

@@ -15,7 +15,7 @@ from holdfast.analysis.machine.rendezvous import split_endpoint
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.nodes.etcd import access
 from holdfast.nodes.reach.run_meeting import OneNode
-from holdfast.run.launch import grace, node_flags, torch_names
+from holdfast.run.launch import grace, newer_flags, node_flags, torch_names
 from holdfast.run.launch.node_flags import RunMeeting
 
 RESTARTS = 3
@@ -94,6 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
             # What was not named is ours to choose. (Before 2.13 torch fills in port 29500 itself,
             # and a second job on the machine would meet the first.)
             action.default = None
+    newer_flags.add(parser)
     add_own_flags(own := parser.add_argument_group("holdfast's options"))
     groups = parser._action_groups  # noqa: SLF001 - nor to show ours first
     groups.remove(own)
@@ -147,6 +148,7 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def parse(argv: Sequence[str]) -> RunFlags:
+    """Raises newer_flags.CompletionAsked where that is all that was typed."""
     unseen = torch_names.check(_import_torchrun().torch.__version__)
     typed = build_parser().parse_args(argv)
     patience = typed.patience

@@ -166,6 +166,7 @@ def _prepare(
         instead=torchs if typed.logs_specs else None,
         write=write,
         pty=flags.pty,
+        prefix_template=typed.log_line_prefix_template,
     )
     if callable(entrypoint):
         entrypoint = os.environ.get("PYTHON_EXEC", sys.executable)

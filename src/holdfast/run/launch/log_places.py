@@ -18,6 +18,7 @@ from holdfast.run.runs.writer_process import LOG_LIMIT
 
 NO_LIMIT = 0
 PREFIX_TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+DEFAULT_PREFIX = "[${role_name}${local_rank}]:"
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,12 @@ class LogPlaces:
         return os.path.join(self._log_dir, run, f"attempt_{attempt}", *names)
 
 
-def line_prefix(env: Mapping[str, str], environment: Mapping[str, str]) -> bytes:
+def line_prefix(env: Mapping[str, str], template: str, *, host: str) -> bytes:
     """What --tee puts before each line of this rank, by torchrun's rule."""
-    template = environment.get(PREFIX_TEMPLATE, "[${role_name}${local_rank}]:")
-    filled = Template(template).safe_substitute(
-        role_name=env.get("ROLE_NAME", ""), rank=env.get("RANK"), local_rank=env.get("LOCAL_RANK")
+    filled = Template(template or DEFAULT_PREFIX).safe_substitute(
+        role_name=env.get("ROLE_NAME", ""),
+        rank=env.get("RANK"),
+        local_rank=env.get("LOCAL_RANK"),
+        hostname=host,
     )
     return filled.encode(errors="replace")

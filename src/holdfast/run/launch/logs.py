@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import functools
 import os
+import socket
 import tempfile
 from collections.abc import Callable, Sequence
 
@@ -17,7 +18,7 @@ from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std, 
 
 from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.run.launch.log_file import RankLog
-from holdfast.run.launch.log_places import NO_LIMIT, LogPlaces, line_prefix
+from holdfast.run.launch.log_places import NO_LIMIT, PREFIX_TEMPLATE, LogPlaces, line_prefix
 from holdfast.run.launch.output_tail import OutputTails
 from holdfast.run.launch.pump import OutputPump, RankStream, Writer, warn, write_all
 from holdfast.run.launch.terminal import is_one_place
@@ -56,11 +57,13 @@ class Logs(LogsSpecs):
         instead: LogsSpecs | None = None,
         write: Writer = write_all,
         pty: bool = True,
+        prefix_template: str = "",
     ) -> None:
         """The first four are torch's own. Without `paths` nothing is kept, only shown. `local`: a
         copy of that folder on a local disk, for what ranks write themselves. `copies` are
         torchrun's --duplicate-*-filters, `instead` the user's own --logs-specs: it then says where
-        output goes. `pty`: where we write to a terminal, a rank does."""
+        output goes. `pty`: where we write to a terminal, a rank does. `prefix_template`: what
+        --tee puts before each line, where the flag says so."""
         super().__init__(log_dir, redirects, tee, local_ranks_filter)
         self.attempt = -1
         self.next_attempt: int | None = None
@@ -78,6 +81,7 @@ class Logs(LogsSpecs):
         self._instead = instead
         self._write = write
         self._pty = pty
+        self._prefix_template = prefix_template
         self._pump: OutputPump | None = None
         self._error_copies: dict[str, str] = {}
         self._said: set[str] = set()
@@ -136,7 +140,7 @@ class Logs(LogsSpecs):
                     kind,
                     env,
                     hidden=hidden and not tee,
-                    prefix=line_prefix(env, os.environ) if tee else b"",
+                    prefix=self._line_prefix(env) if tee else b"",
                     copies=copies[kind] if tee else None,
                 )
                 # As under torchrun, which gives a rank a file for what it hides or prefixes.
@@ -145,6 +149,10 @@ class Logs(LogsSpecs):
                     stream, self._like(kind + 1) if as_is else None
                 )
         return LogsDest(stdouts=files[0], stderrs=files[1], error_files=errors)
+
+    def _line_prefix(self, env: Environment) -> bytes:
+        template = self._prefix_template or os.environ.get(PREFIX_TEMPLATE, "")
+        return line_prefix(env, template, host=socket.gethostname())
 
     def _shows(self, local_rank: int) -> bool:
         return not self._local_ranks_filter or local_rank in self._local_ranks_filter
