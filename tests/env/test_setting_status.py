@@ -29,7 +29,7 @@ def judged(job: Job, name: str) -> SettingStatus:
         ({"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}, Effect.REDUNDANT, "on by default"),
         ({"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}, Effect.HARMFUL, "hangs past its timeout"),
         ({"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "480"}, Effect.REDUNDANT, "480 is the default"),
-        ({"PET_MAX_RESTARTS": "0"}, Effect.REDUNDANT, "torch 2.13.0"),
+        ({"PET_MAX_RESTARTS": "0"}, Effect.REDUNDANT, "torch 2.13.0 to 2.15.0"),
         ({"NCCL_SOCKET_IFNAME": "ib9"}, Effect.HARMFUL, "matches no interface"),
         ({"NCCL_SOCKET_IFNAME": "eth0"}, Effect.IN_FORCE, "NCCL will use eth0 (10.0.0.5)"),
         ({"GLOO_SOCKET_IFNAME": "eth0"}, Effect.IN_FORCE, "Gloo will use eth0 (10.0.0.5)"),

@@ -18,7 +18,7 @@ def test_a_known_one() -> None:
     found = variable.one("NCCL_IB_TIMEOUT", job, setting_status.judge(job))
     assert found.row is not None
     assert found.row.default == "20"
-    assert found.version == "NCCL 2.30.7"
+    assert found.version == "NCCL 2.32.3"
     assert found.now is not None
     assert found.now.verdict is Effect.IN_FORCE
     assert found.near == ()

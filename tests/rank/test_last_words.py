@@ -40,6 +40,10 @@ NCCL2 = document(entry("nccl2", "all_reduce", 9))
 GLOO = document(entry("gloo", "barrier", 2))
 
 
+def of_backend(*, backend: str = "gloo") -> bytes:
+    return {"gloo": GLOO, "nccl2": NCCL2}[backend]
+
+
 @pytest.mark.parametrize(
     ("dumps", "entered"),
     [
@@ -56,7 +60,7 @@ GLOO = document(entry("gloo", "barrier", 2))
         # since torch 2.15 `nccl` is another backend, which has its own recorder
         (
             {
-                "_dump_fr_trace_json": lambda backend="gloo": GLOO if backend == "gloo" else NCCL2,
+                "_dump_fr_trace_json": of_backend,
                 "_dump_nccl_trace_json": lambda: b"{}",
             },
             {"0": 9, "0 (gloo)": 2},

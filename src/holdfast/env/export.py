@@ -33,7 +33,7 @@ def export(job: Job, judged: Sequence[SettingStatus], preset: str, folder: str) 
     if not lines:
         remarks.append("nothing needs to be set: NCCL, Gloo and torchrun choose well by themselves")
     if job.software is not None and not job.software.torch:
-        remarks.append("torch is not installed for this Python: written for torch 2.13, NCCL 2.30")
+        remarks.append("torch is not installed for this Python: written for torch 2.15, NCCL 2.32")
     elif preset and not job.has_nccl:
         remarks.append("torch is a CPU build and NCCL is not installed: no NCCL_ setting is read")
     if not job.facts.plan.multi_node:

@@ -169,6 +169,8 @@ def _redundant(setting: Setting, row: Variable, job: Job) -> str:
     name, _, table_version = read_from.rpartition(" ")
     package = {"NCCL": "nccl"}.get(name, name.lower())
     version = job.version(package)
-    if version and release(version)[:2] < release(table_version)[:2]:
+    oldest = variables.defaults_since(row)
+    if version and release(version)[:2] < release(oldest)[:2]:
         return ""
-    return f"{row.default} is the default ({name} {table_version})"
+    versions = table_version if oldest == table_version else f"{oldest} to {table_version}"
+    return f"{row.default} is the default ({name} {versions})"

@@ -17,8 +17,14 @@ MEMBERS: Mapping[str, Sequence[int]] = {"0": (0, 1, 2, 3)}
 class Written:
     """What one rank recorded, oldest first."""
 
-    def __init__(self, members: Mapping[str, Sequence[int]] = MEMBERS, *, timed: bool = True):
-        self.members, self.timed = members, timed
+    def __init__(
+        self,
+        members: Mapping[str, Sequence[int]] = MEMBERS,
+        *,
+        timed: bool = True,
+        backend: str = "nccl",
+    ):
+        self.members, self.timed, self.backend = members, timed, backend
         self.entries: list[dict[str, Any]] = []
         self.sequences: dict[str, int] = {}
         self.messages: dict[str, int] = {}
@@ -59,7 +65,7 @@ class Written:
                 "collective_seq_id": self.sequences.get(group, 0),
                 "p2p_seq_id": self.messages.get(group, 0),
                 "op_id": op_id,
-                "profiling_name": f"nccl:{op}",
+                "profiling_name": f"{self.backend}:{op}",
                 "input_sizes": [[4]],
                 "input_dtypes": ["Float"],
                 "state": "completed" if state == "retired" else state,

@@ -84,6 +84,16 @@ def test_without_timing_ranks_that_entered_it_look_alike() -> None:
     assert waits.analyse(a_job(written)).roots == ()
 
 
+def test_nccl_groups_since_torch_2_15_do_not_tell_when_a_gpu_comes() -> None:
+    """They are recorded from outside: what is over has a start, what runs has none yet."""
+    written = Written(backend="nccl2").past(3).collective("scheduled")
+    recorder = written.recorder()
+    assert (recorder.entered, recorder.finished) == ({"0": 4}, {"0": 3})
+    assert {c.started for c in recorder.collectives} == {None}
+    assert gpu_side.not_started(recorder) is None
+    assert gpu_side.has_reached(recorder, "0", 4)
+
+
 def test_a_script_that_sleeps_while_its_gpu_waits_is_not_the_cause() -> None:
     """It ran ahead and is between two steps: only the GPU of rank 2 is late."""
     written = [ahead("scheduled" if rank == 2 else "started") for rank in range(4)]

@@ -21,6 +21,7 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Collective, Recorder, Stack
 from holdfast.system import activity, pyspy, recorder_query
 from holdfast.system.proc import row_of
+from tests.analysis.collectives.nccl_documents import Written
 from tests.analysis.collectives.ranks import Rank, both, two_ranks
 from tests.system.sockets import wait_for
 
@@ -193,6 +194,18 @@ def test_a_group_that_was_destroyed_and_made_again_starts_anew() -> None:
 def test_shapes_of_several_tensors() -> None:
     two = entry(1, input_sizes=[[4], [2, 3]], input_dtypes=["Float", "Half"])
     assert read(two).collectives[0].shape == "[[4], [2, 3]] Float, Half"
+
+
+@pytest.mark.parametrize("knows_nccl2", [True, False])
+def test_nccl_groups_since_torch_2_15_have_a_recorder_of_their_own(*, knows_nccl2: bool) -> None:
+    """A torch before 2.14 ignores which one is asked for, and sends the others' again."""
+    gloo = {"entries": [entry(1, profiling_name="gloo:barrier")]}
+    nccl2 = json.loads(Written(backend="nccl2").past(2).collective("scheduled").document())
+    third = nccl2 if knows_nccl2 else gloo
+    seen = parse(json.dumps([{"entries": []}, gloo, third]).encode())
+    assert [c.sequence for c in seen.collectives if c.backend == "gloo"] == [1]
+    assert seen.entered == ({"0": 3, "0 (gloo)": 1} if knows_nccl2 else {"0 (gloo)": 1})
+    assert seen.members == ({"0": (0, 1, 2, 3)} if knows_nccl2 else {})
 
 
 def test_two_recorders_of_one_rank_keep_their_sequences_apart() -> None:

@@ -24,7 +24,7 @@ test_lint = lint_table(
             'import os\nos.environ["NCCL_IB_DISABLE"] = "0"\nos.putenv("NCCL_P2P_DISABLE", "0")'
         ),
         lines=[2, 3],
-        saying=["NCCL_IB_DISABLE=0 is the default", "NCCL 2.30.7"],
+        saying=["NCCL_IB_DISABLE=0 is the default", "NCCL 2.32.3"],
     ),
     flags(
         "note",

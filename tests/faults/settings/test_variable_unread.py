@@ -56,7 +56,7 @@ test_check = check_table(
         "note",  # nothing to prove it with
         a_machine(settings=settings(TORCH_NCCL_HARTBEAT_TIMEOUT_SEC="60")),
         saying=[
-            "the table was read from torch 2.13.0",
+            "the table was read from torch 2.15.0",
             "did you mean TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC?",
         ],
     ),

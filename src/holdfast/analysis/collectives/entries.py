@@ -85,6 +85,12 @@ class RecorderEntry(msgspec.Struct):
         return is_nccl(self.backend)
 
     @property
+    def has_starts(self) -> bool:
+        """torch's newer NCCL groups are recorded from outside: 'started' is when the end was seen
+        (FlightRecorderDetail.hpp, retire_completed), and what runs on the GPU stays 'scheduled'."""
+        return self.backend == "nccl"
+
+    @property
     def op(self) -> str:
         return (self.profiling_name or "").rpartition(":")[2]
 
@@ -147,7 +153,7 @@ def timed(listed: Iterable[RecorderEntry]) -> bool:
     """Whether torch records when the GPU comes to a collective: only then is 'scheduled' more
     than 'the script asked for it'."""
     return any(
-        entry.is_nccl and (entry.state == "started" or entry.time_discovered_started_ns)
+        entry.has_starts and (entry.state == "started" or entry.time_discovered_started_ns)
         for entry in listed
     )
 
@@ -182,7 +188,7 @@ def collective(
         finished=finished,
         created=entry.created,
         timeout=(entry.timeout_ms or 0) / 1e3,
-        started=finished or entry.state != "scheduled" if timed and entry.is_nccl else None,
+        started=finished or entry.state != "scheduled" if timed and entry.has_starts else None,
         ended=(entry.time_discovered_completed_ns or 0) / 1e9 if finished else 0.0,
         frames=tuple(
             Frame(function=line.name, file=line.filename, line=line.line)

@@ -9,6 +9,7 @@ from holdfast.analysis.variables.table import Variable, tables
 
 __all__ = [
     "Variable",
+    "defaults_since",
     "everything",
     "lookup",
     "near_names",
@@ -39,6 +40,12 @@ def version_read(name: str) -> str:
 def version_of(row: Variable) -> str:
     """What the row was read from; '' where only documentation tells."""
     return tables().version_of_reader.get(row.reader, "")
+
+
+def defaults_since(row: Variable) -> str:
+    """The oldest version that has the default of this row, as far as we looked."""
+    version = version_of(row).rpartition(" ")[2]
+    return tables().defaults_of_reader.get(row.reader, version)
 
 
 def lookup(name: str) -> Variable | None:

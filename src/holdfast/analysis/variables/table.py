@@ -4,7 +4,8 @@ A file is tab-separated, one variable a line, below comments that say what holds
 follow, until the next such comment:
 
     # reader: NCCL                        the program that reads them, or 'no program'
-    # version: NCCL 2.30.7                what they were read from; none where only documents tell
+    # version: NCCL 2.32.3                what they were read from; none where only documents tell
+    # defaults: 2.30.7                    the oldest version that was seen to have the same defaults
     # prefixes: NCCL_                     names that begin so are judged by this table
     # source: docs/…/env.rst, RDMA        where exactly
     name    since   state   default   effect
@@ -42,7 +43,7 @@ NO_READER = "no program"
 _STATE = re.compile(
     r"(?:until (?P<until>[\d.]+))? ?(?:use (?P<instead>\w+))?|(?P<obsolete>obsolete)"
 )
-_DIRECTIVE = re.compile(r"# (reader|version|prefixes|source): (.*)")
+_DIRECTIVE = re.compile(r"# (reader|version|defaults|prefixes|source): (.*)")
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +78,8 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True):
     """in their order"""
     version_of_reader: dict[str, str]
     version_of_prefix: dict[str, str]
+    defaults_of_reader: dict[str, str]
+    """the oldest version with these defaults, without the program's name"""
 
 
 @functools.cache
@@ -91,6 +94,7 @@ def parse(lines: Iterable[str]) -> Tables:
     now = dict.fromkeys(("reader", "version", "source"), "")
     version_of_reader: dict[str, str] = {}
     version_of_prefix: dict[str, str] = {}
+    defaults_of_reader: dict[str, str] = {}
     for line in lines:
         if directive := _DIRECTIVE.fullmatch(line):
             name, value = directive.groups()
@@ -98,6 +102,8 @@ def parse(lines: Iterable[str]) -> Tables:
                 now = {"reader": value, "version": "", "source": ""}
             elif name == "prefixes":
                 version_of_prefix |= dict.fromkeys(value.split(), now["version"])
+            elif name == "defaults":
+                defaults_of_reader[now["reader"]] = value
             else:
                 now[name] = value
             if name == "version":
@@ -109,6 +115,7 @@ def parse(lines: Iterable[str]) -> Tables:
         readers=tuple(dict.fromkeys(row.reader for row in rows)),
         version_of_reader=version_of_reader,
         version_of_prefix=version_of_prefix,
+        defaults_of_reader=defaults_of_reader,
     )
 
 

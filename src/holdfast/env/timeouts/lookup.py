@@ -10,7 +10,7 @@ from holdfast.analysis.variables.parsing import torch_int
 from holdfast.analysis.versions import release
 from holdfast.env.job import Asked, Job
 
-TABLE_TORCH = "2.13.0"
+TABLE_TORCH = "2.15.0"
 """the torch whose sources the defaults were read from"""
 
 

@@ -1,7 +1,7 @@
 """torch's own timeouts: the store, the groups, the watchdog, its monitor.
 
 torch/distributed/constants.py and distributed_c10d.py (init_process_group hands its timeout to
-the store as well), ProcessGroupNCCL.cpp (HeartbeatMonitor), c10d/Store.hpp; torch 2.13.0.
+the store as well), ProcessGroupNCCL.cpp (HeartbeatMonitor), c10d/Store.hpp; torch 2.15.0.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from holdfast.env.timeouts import frameworks, lookup
 from holdfast.env.timeouts.lookup import TimeoutValue, by_script
 from holdfast.text import exact_duration
 
-CONSTANTS = "torch 2.13.0 torch/distributed/constants.py, distributed_c10d.py"
+CONSTANTS = "torch 2.15.0 torch/distributed/constants.py, distributed_c10d.py"
 MONITOR = "torch ProcessGroupNCCL.cpp (HeartbeatMonitor)"
 NCCL_GROUP, OTHER_GROUP = 600.0, 1800.0
 OTHERS = ("gloo", "mpi", "ucc", "xccl", "hccl")
 SHORTER_SINCE = "2.2"
 """the torch that gave NCCL groups ten minutes; before, all had thirty"""
+NO_MONITOR_SINCE = "2.15"
+"""the torch whose NCCL groups have no heartbeat monitor, unless TORCH_DIST_USE_NCCL2=0"""
 STORE = 300.0
 HEARTBEAT = 480.0
 DUMP = 15.0
@@ -134,18 +136,32 @@ def _store(job: Job) -> Timeout:
         origin=value.origin,
         does="get() and wait() for a key that no rank sets; init_process_group gives its store "
         "the group's timeout instead",
-        source="torch 2.13.0 torch/csrc/distributed/c10d/Store.hpp (kDefaultTimeout)",
+        source="torch 2.15.0 torch/csrc/distributed/c10d/Store.hpp (kDefaultTimeout)",
         sure=own is not None and own.seconds is not None,
         remark="" if own else "only where the script creates one",
     )
 
 
+def _has_monitor(job: Job) -> bool:
+    version, switch = job.version("torch"), job.setting("TORCH_DIST_USE_NCCL2")
+    newer = bool(version) and release(version) >= release(NO_MONITOR_SINCE)
+    return not newer or (switch is not None and switch.value == "0")
+
+
 def _watch(job: Job) -> Iterator[Timeout]:
+    if _has_monitor(job):
+        yield _heartbeat(job)
+    yield _dump(job)
+    if nonblocking := _nonblocking(job):
+        yield nonblocking
+
+
+def _heartbeat(job: Job) -> Timeout:
     switch = job.setting("TORCH_NCCL_ENABLE_MONITORING")
     off = switch is not None and torch_bool(switch.value) is False
     beat = lookup.by_variable(job, "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", HEARTBEAT)
     beat = beat or lookup.default_of_torch(job, HEARTBEAT)
-    yield Timeout(
+    return Timeout(
         name="heartbeat of NCCL's watchdog",
         key="heartbeat",
         stage="watch",
@@ -155,10 +171,15 @@ def _watch(job: Job) -> Iterator[Timeout]:
         if off
         else "the monitor ends the process when the watchdog itself is stuck in CUDA or NCCL",
         source=MONITOR,
+        remark="" if job.version("torch") else f"torch {NO_MONITOR_SINCE} and later have none",
     )
-    dump = lookup.by_variable(job, "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", DUMP, scale=1e-3)
-    dump = dump or lookup.default_of_torch(job, DUMP)
-    yield Timeout(
+
+
+def _dump(job: Job) -> Timeout:
+    names = ("TORCH_FR_WAIT_TIMEOUT_DUMP_MILSEC", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC")
+    told = (lookup.by_variable(job, name, DUMP, scale=1e-3) for name in names)
+    dump = next(filter(None, told), None) or lookup.default_of_torch(job, DUMP)
+    return Timeout(
         name="flight recorder's dump",
         key="dump",
         stage="watch",
@@ -167,16 +188,20 @@ def _watch(job: Job) -> Iterator[Timeout]:
         does="how long the exiting process waits for its dump to be written",
         source=MONITOR,
     )
+
+
+def _nonblocking(job: Job) -> Timeout | None:
     switch = job.setting("TORCH_NCCL_USE_COMM_NONBLOCKING")
-    if switch is not None and torch_bool(switch.value):
-        wait = lookup.by_variable(job, "TORCH_NCCL_NONBLOCKING_TIMEOUT", NONBLOCKING)
-        wait = wait or lookup.default_of_torch(job, NONBLOCKING)
-        yield Timeout(
-            name="non-blocking communicators",
-            key="nonblocking",
-            stage="start",
-            seconds=wait.seconds,
-            origin=wait.origin,
-            does="torch gives up on a communicator that is still being created",
-            source="pytorch/pytorch torch/csrc/cuda/nccl.cpp",
-        )
+    if switch is None or not torch_bool(switch.value):
+        return None
+    wait = lookup.by_variable(job, "TORCH_NCCL_NONBLOCKING_TIMEOUT", NONBLOCKING)
+    wait = wait or lookup.default_of_torch(job, NONBLOCKING)
+    return Timeout(
+        name="non-blocking communicators",
+        key="nonblocking",
+        stage="start",
+        seconds=wait.seconds,
+        origin=wait.origin,
+        does="torch gives up on a communicator that is still being created",
+        source="pytorch/pytorch torch/csrc/cuda/nccl.cpp",
+    )
