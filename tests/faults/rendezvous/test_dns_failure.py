@@ -3,12 +3,23 @@ from __future__ import annotations
 from holdfast.analysis.machine import Container, Resolution, Unread
 from holdfast.analysis.nodes import NodesFacts
 from tests.analysis.logs.patterns.made import wreckage
+from tests.analysis.source.launch.made_manifests import (
+    C10D,
+    JOB2,
+    SERVICE,
+    SET4,
+    manifest,
+    torchrun,
+)
 from tests.faults import between
 from tests.faults.machines import a_machine, a_plan
 from tests.faults.made_nodes import on_all, on_node, resolving, some_nodes
 from tests.faults.table import (
     check_table,
     explain_table,
+    flags,
+    leaves,
+    lint_table,
     passes_over,
     recognises,
     silent,
@@ -192,3 +203,33 @@ test_check_nodes = between.table(
     between.skips(on_node(FOUR, "node-c", names=Unread(why="late")), saying=["late"]),
     between.not_applicable(some_nodes(1), saying=["one node"]),
 )
+
+
+# --- lint ----------------------------------------------------------------------------------------
+
+test_lint = lint_table(
+    "dns-failure",
+    flags("error", manifest(JOB2, torchrun("--nnodes=2 --master-addr=trainer-2.trainer")),
+          lines=[18], saying=["trainer-2.trainer does not exist", "numbered from 0"]),
+    flags("error", manifest(SET4, torchrun("--nnodes=4 --master-addr=trainer-0.other"), pod="x: 1"),
+          lines=[18], saying=["named below trainer", "serviceName"]),
+    flags("warning", manifest(SET4, torchrun("--nnodes=4 --master-addr=trainer-0")), lines=[18],
+          saying=["without a service"]),
+    flags("warning", manifest(JOB2, torchrun(f"--nnodes=2 {C10D}"), pod="x: 1"), lines=[18],
+          saying=["have no subdomain", "completionMode: Indexed"]),
+    flags("error", manifest(SET4, torchrun(f"--nnodes=4 {C10D}"), before=SERVICE.format(ip="''")),
+          lines=[23], saying=["the service trainer is not headless", "clusterIP: None"]),
+    flags("error", manifest(SET4, torchrun("--nnodes=4 --master-addr=trainer --master-port=29500"),
+                            before=SERVICE.format(ip="''")),
+          lines=[23], saying=["passes on port 23456, not the master's port 29500"]),
+    flags("error", manifest(SET4, torchrun(f"--nnodes=4 {C10D}"), host=True), lines=[18],
+          saying=["ask the DNS of their node", "ClusterFirstWithHostNet"]),
+    leaves(manifest(SET4, torchrun(f"--nnodes=4 {C10D}"), before=SERVICE.format(ip="None"))),
+    leaves(manifest(SET4, torchrun("--nnodes=4 --master-addr=trainer --master-port=23456"),
+                    before=SERVICE.format(ip="''"))),
+    leaves(manifest(SET4, torchrun(f"--nnodes=4 {C10D}"), host=True,
+                    pod="dnsPolicy: ClusterFirstWithHostNet")),
+    leaves(manifest(SET4, torchrun("--nnodes=4 --master-addr=10.0.0.1"), host=True)),
+    leaves(manifest(SET4, torchrun("--nnodes=4 --master-addr=head.example.org"))),
+    leaves(manifest(SET4, torchrun("--nnodes=4 --master-addr=$MASTER"))),
+)  # fmt: skip

@@ -111,7 +111,7 @@ def test_a_manifest() -> None:
     (container,) = source.containers
     assert (container.engine, container.service) == ("kubernetes", "pytorch")
     found = [(option.name, option.value) for option in container.options]
-    assert found == [("network", "host"), ("gpus", "8")]
+    assert found == [("network", "host"), ("gpus", "8"), ("env", "A=1")]
     (launch,) = source.launches
     assert (launch.place.line, launch.place.column) == (21, 19)
 

@@ -167,13 +167,64 @@ class ContainerRun(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[ShellWord, ...] = ()
     """what it runs inside"""
     service: str = ""
-    """its name in a compose file"""
+    """its name in a compose file or manifest"""
+    ends: Place | None = None
+    """where its text ends, in a compose file or manifest"""
+    replicas: int | None = 1
+    """of a compose service; None where it is only known when it starts"""
 
     def option(self, name: str) -> Flag | None:
         return next((o for o in reversed(self.options) if o.name == name), None)
 
     def every(self, name: str) -> tuple[Flag, ...]:
         return tuple(o for o in self.options if o.name == name)
+
+
+class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that are made from one template."""
+
+    name: str
+    """in its workload: 'Worker'; '' where there is one template only"""
+    count: int | None
+    """how many run at the same time; None where that is only known in the cluster"""
+    counted: Place | None
+    """where the count is said; None: one pod, by default"""
+    containers: tuple[ContainerRun, ...]
+    subdomain: str
+    dns_of_the_node: bool
+    """names of services are not resolved: hostNetwork without ClusterFirstWithHostNet"""
+    place: Place
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource of Kubernetes that runs pods."""
+
+    kind: str
+    """'Pod', 'Job', 'JobSet', 'StatefulSet', 'Deployment', 'ReplicaSet', 'PyTorchJob'"""
+    name: str
+    """'' where it is only known in the cluster"""
+    groups: tuple[PodGroup, ...]
+    subdomain: str
+    """the headless service under which its pods have names"""
+    place: Place
+    scaled: bool = False
+    """the number of its pods may be changed while it runs: an elasticPolicy"""
+
+    @property
+    def pods(self) -> int | None:
+        counts = [group.count for group in self.groups]
+        return sum(count for count in counts if count is not None) if None not in counts else None
+
+
+class NetworkService(msgspec.Struct, frozen=True, kw_only=True):
+    """A Service of Kubernetes."""
+
+    name: str
+    headless: bool
+    """its name stands for the pods themselves, and each pod has a name below it"""
+    ports: tuple[int, ...]
+    """that it forwards, where it is not headless"""
+    place: Place
 
 
 class LintingMachine(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +266,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     loops: tuple[ShellLoop, ...] = ()
     launches: tuple[Launch, ...] = ()
     containers: tuple[ContainerRun, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    services: tuple[NetworkService, ...] = ()
     hosts: tuple[HostSlots, ...] = ()
     started_by: tuple[Launch, ...] = ()
     """launches in other files of this lint that name this script"""

@@ -216,6 +216,18 @@ def _nvidia_hook_failed(wreckage: Wreckage) -> Diagnosis | None:
 # --- lint ----------------------------------------------------------------------------------------
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - only the name
+LARGER_SHM = {
+    "docker": (
+        "no --ipc and no --shm-size",
+        "add `--ipc=host`, or `--shm-size=8g` for a private one",
+    ),
+    "compose": ("no ipc and no shm_size", "add `ipc: host`, or `shm_size: 8gb` for a private one"),
+    "kubernetes": (
+        "no volume at /dev/shm",
+        "add the volume `emptyDir: {medium: Memory, sizeLimit: 8Gi}`, mounted at /dev/shm",
+    ),
+}
+"""what is lacking, and what to add, in the words of each engine"""
 SEVERAL_RANKS = ("torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun")
 
 
@@ -248,14 +260,15 @@ def shm_size_unused_or_missing(source: Source) -> Iterator[Finding]:
                 fix=f"use one of the two: {_corrected_command(source, container, size)}",
                 at=size.place,
             )
-        elif size is None and ipc is None and _needs_large_shm(container):
+        elif size is None and ipc is None and _needs_large_shm(source, container):
             if containers.hides_options(source, container):
                 continue
+            lacking, fix = LARGER_SHM.get(container.engine, LARGER_SHM["docker"])
             yield FAULT.note(
-                "no --ipc and no --shm-size: /dev/shm in the container has 64 MiB",
+                f"{lacking}: /dev/shm in the container has 64 MiB",
                 reason="loader workers hand tensors over through it, and NCCL may use it between "
                 "ranks; beyond its size a rank dies of SIGBUS",
-                fix="add `--ipc=host`, or `--shm-size=8g` for a private one",
+                fix=fix,
                 at=container.place,
             )
 
@@ -265,12 +278,15 @@ def _shm_size_unused(container: ContainerRun, option: Flag) -> bool:
     return option.name == "shm-size" and ipc is not None and ipc.value == "host"
 
 
-def _needs_large_shm(container: ContainerRun) -> bool:
+def _needs_large_shm(source: Source, container: ContainerRun) -> bool:
     gpus = container.option("gpus") is not None or container.option("runtime") is not None
     mounted = [o.value for name in ("volume", "mount", "tmpfs") for o in container.every(name)]
     shared = any(SHARED_MEMORY in value for value in mounted)
     ranks = any(word.text.rpartition("/")[2] in SEVERAL_RANKS for word in container.words)
-    return gpus and ranks and not shared and container.engine in ("docker", "podman")
+    if container.ends is not None:
+        ranks = containers.launch_inside(source, container) is not None
+    engines = ("docker", "podman", "compose", "kubernetes")
+    return gpus and ranks and not shared and container.engine in engines
 
 
 def _corrected_command(source: Source, container: ContainerRun, option: Flag) -> str:

@@ -12,14 +12,15 @@ Fix            Correct the name, use the address itself, or add a line to /etc/h
 Known limits   On one machine the check resolves names there only; each node and container has its
                own resolver, so that on several nodes every node is asked. A name that appears late
                leaves the same log lines as one that never does, unless a timeout follows.
-Sources        torch/csrc/distributed/c10d/socket.cpp: resolver errors are retried
+Sources        https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
+               torch/csrc/distributed/c10d/socket.cpp: resolver errors are retried
                torch/distributed/elastic/rendezvous/utils.py: own name is looked up unguarded
                pytorch/gloo gloo/transport/tcp/device.cc
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from holdfast import shell_words, text
 from holdfast.analysis.logs.patterns import name_resolution, watchdog
@@ -27,6 +28,8 @@ from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Container, MachineFacts, Resolution, addresses, known
 from holdfast.analysis.nodes import NodesFacts, naming, owners
 from holdfast.analysis.nodes.naming import Answer, NameProblem
+from holdfast.analysis.source.launch import pod_names
+from holdfast.analysis.source.source import Source
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -242,3 +245,8 @@ def _confidence(wreckage: Wreckage, seen: Sequence[Sighting]) -> float:
     if retried and not gave_up and wreckage.roots(but=[FAULT.slug]):
         return 0.4
     return 0.93
+
+
+@FAULT.lint
+def manifest_names_no_pod(source: Source) -> Iterator[Finding]:
+    yield from map(FAULT.from_problem, pod_names.problems(source))

@@ -36,7 +36,7 @@ from holdfast.analysis.logs.patterns import connections, name_resolution, peers
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Plan, Unread, addresses, known, rendezvous
 from holdfast.analysis.nodes import NodesFacts, StoreBelief, owners
-from holdfast.analysis.source.launch import nodes_of_one_job
+from holdfast.analysis.source.launch import compose_nodes, nodes_of_one_job, pods
 from holdfast.analysis.source.launch import rendezvous_options as launch_rendezvous
 from holdfast.analysis.source.source import Source
 from holdfast.fault import SHOWN, Fault
@@ -317,3 +317,9 @@ def launch_cannot_form_a_rendezvous(source: Source) -> Iterator[Finding]:
     for launch in source.launches:
         yield from map(FAULT.from_problem, launch_rendezvous.problems(source, launch))
     yield from map(FAULT.from_problem, nodes_of_one_job.problems(source))
+
+
+@FAULT.lint
+def containers_do_not_form_one_job(source: Source) -> Iterator[Finding]:
+    yield from map(FAULT.from_problem, pods.problems(source))
+    yield from map(FAULT.from_problem, compose_nodes.problems(source))

@@ -116,15 +116,23 @@ def _container(
 ) -> ContainerRun:
     return ContainerRun(
         engine="compose",
-        options=(*_options(documents, service), *map(_env, settings)),
+        options=(*_options(documents, service), *map(env, settings)),
         place=documents.place(key),
         image=documents.scalar(service, "image"),
         words=words,
         service=str(key.value),
+        ends=documents.end(service),
+        replicas=_replicas(documents, service),
     )
 
 
-def _env(setting: SourceSetting) -> Flag:
+def _replicas(documents: YamlDocuments, service: Node) -> int | None:
+    said = documents.scalar(service, "deploy", "replicas") or documents.scalar(service, "scale")
+    value, known = filled(said or "1")
+    return int(value) if known and value.isdecimal() and len(value) < 7 else None
+
+
+def env(setting: SourceSetting) -> Flag:
     value = f"{setting.name}={setting.value}"
     return Flag(name="env", value=value, place=setting.place, known=setting.known)
 

@@ -15,8 +15,8 @@ from holdfast.analysis.source.source import (
     SourceKind,
     SourceSetting,
 )
-from holdfast.lint.readers import shell
-from holdfast.lint.readers.compose import flag, run
+from holdfast.lint.readers import shell, workloads
+from holdfast.lint.readers.compose import env, flag, run
 from holdfast.lint.readers.shell.nested_text import FileText
 from holdfast.lint.readers.shell.shell_reading import ShellReading
 from holdfast.lint.readers.yaml_nodes import YamlDocuments, filled
@@ -38,16 +38,23 @@ def read(
         return Source(file=file, kind=SourceKind.YAML, complete=complete)
     documents = YamlDocuments(ground)
     reading = ShellReading()
-    containers: list[ContainerRun] = []
+    pods: dict[int, tuple[ContainerRun, ...]] = {}
     for root in documents.roots:
         if len(ACCELERATE & {str(key.value) for key, _ in documents.pairs(root)}) > 1:
             reading.jobs.append(_accelerate(documents, root))
         for pod in _pods(documents, root):
-            containers.extend(_containers(documents, pod, reading))
-    found = shell.source(
-        reading, file, SourceKind.YAML, complete=complete, containers=tuple(containers)
+            pods[id(pod)] = tuple(_containers(documents, pod, reading))
+    containers = tuple(container for group in pods.values() for container in group)
+    found = shell.source(reading, file, SourceKind.YAML, complete=complete, containers=containers)
+    kinds = [one for root in documents.roots for one in workloads.resources(documents, root)]
+    told = [workloads.workload(documents, one, pods) for one in kinds]
+    services = [workloads.service(documents, one) for one in kinds]
+    return msgspec.structs.replace(
+        found,
+        workloads=tuple(one for one in told if one is not None),
+        services=tuple(one for one in services if one is not None),
+        refused=documents.problem if complete else None,
     )
-    return msgspec.structs.replace(found, refused=documents.problem if complete else None)
 
 
 def _accelerate(documents: YamlDocuments, root: Node) -> Launch:
@@ -88,15 +95,16 @@ def _containers(
         settings = list(_environment(documents, container))
         reading.settings.extend(settings)
         run(documents, container, ("command", "args"), settings, reading)
-        words = documents.get(container, "command")
-        fields = documents.words(words) if words is not None else []
+        nodes = (documents.get(container, key) for key in ("command", "args"))
+        fields = [field for node in nodes if node is not None for field in documents.words(node)]
         yield ContainerRun(
             engine="kubernetes",
-            options=(*shared, *_own(documents, container)),
+            options=(*shared, *_own(documents, container), *map(env, settings)),
             place=documents.place(container),
             image=documents.scalar(container, "image"),
             words=tuple(shell.word(field, documents.ground) for field in fields if field),
             service=documents.scalar(container, "name"),
+            ends=documents.end(container),
         )
 
 
@@ -115,6 +123,10 @@ def _own(documents: YamlDocuments, container: Node) -> Iterator[Flag]:
     for key, value in documents.pairs(documents.get(container, "resources", "limits")):
         if str(key.value).endswith("/gpu") and value.id == "scalar":
             yield flag(documents, key, "gpus", str(value.value))
+    for mount in documents.items(documents.get(container, "volumeMounts")):
+        path = documents.get(mount, "mountPath")
+        if path is not None and path.id == "scalar":
+            yield flag(documents, path, "volume", str(path.value))
     for key, value in documents.pairs(documents.get(container, "securityContext")):
         if key.value == "privileged" and str(value.value).lower() in YES:
             yield flag(documents, key, "privileged", "")

@@ -129,6 +129,9 @@ class YamlDocuments:
     def place(self, node: Node) -> Place:
         return self.ground.place(self.byte(node.start_mark.index))
 
+    def end(self, node: Node) -> Place:
+        return self.ground.place(self.byte(node.end_mark.index))
+
     def byte(self, index: int) -> int:
         """Of a character of the text."""
         if self.ground.data.isascii():

@@ -73,14 +73,21 @@ def gpus(container: ContainerRun) -> int | None:
     return len(named[1].split(",")) if named else None
 
 
-def launch_inside(source: Source, container: ContainerRun) -> Launch | None:
-    """The launcher that runs in it."""
-    if not container.words:
-        return None
-    first, last = container.words[0].place, container.words[-1].place
-    inside = [
+def launches_inside(source: Source, container: ContainerRun) -> list[Launch]:
+    """The launchers that run in it."""
+    if container.ends is not None:
+        first, last = container.place, container.ends
+    elif container.words:
+        first, last = container.words[0].place, container.words[-1].place
+    else:
+        return []
+    return [
         launch
         for launch in source.launches
         if launch.kind in command_line.STARTERS and first <= launch.place <= last
     ]
-    return inside[-1] if inside else None
+
+
+def launch_inside(source: Source, container: ContainerRun) -> Launch | None:
+    """The last of them."""
+    return next(reversed(launches_inside(source, container)), None)

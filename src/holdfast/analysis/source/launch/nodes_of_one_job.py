@@ -96,7 +96,11 @@ def _number_twice(source: Source, first: Launch, other: Launch) -> Iterator[Sour
 
 
 def _machine(source: Source, launch: Launch) -> str:
-    """The host that ssh carries it to, or the compose service; '' where the text does not tell."""
+    """The host that ssh carries it to, the compose service or the workload of Kubernetes; '' where
+    the text does not tell."""
+    if source.kind is SourceKind.YAML:
+        around = [one for one in source.workloads if one.place.line <= launch.place.line]
+        return around[-1].name if around else ""
     if source.kind is SourceKind.COMPOSE:
         inside = (one for one in source.containers if one.place.line <= launch.place.line)
         return next((one.service for one in reversed(list(inside))), "")
