@@ -181,3 +181,131 @@ def test_steps_that_may_have_been_buffered_leave_the_exception_possible() -> Non
     found = explain((*NVML, *STEPS, EXIT_1)).diagnoses[0]
     assert (found.slug, found.grade) == ("python-exception", Grade.POSSIBLE)
     assert "it was caught, or those lines were written late" in found.reason
+
+
+# --- collectives ---------------------------------------------------------------------------------
+
+
+def watchdog(rank: int, *, at: int = 11, op: str = "ALLREDUCE", elements: int = 64) -> str:
+    return (
+        f"[rank{rank}]:[E301 10:30:15.143127245 ProcessGroupNCCL.cpp:689] [Rank {rank}] Watchdog "
+        f"caught collective operation timeout: WorkNCCL(SeqNum={at}, OpType={op}, "
+        f"NumelIn={elements}, NumelOut={elements}, Timeout(ms)=600000) ran for 600012 milliseconds "
+        "before timing out."
+    )
+
+
+def nccl_error(words: str, *more: str) -> tuple[str, ...]:
+    error = (
+        "torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/"
+        f"ProcessGroupNCCL.cpp:2251, {words} (run with NCCL_DEBUG=INFO for details), NCCL version 2"
+    )
+    raised = traceback(error, "/work/train.py:30 main", rank=1)
+    return (*raised, *(f"[rank1]: {line}" for line in more))
+
+
+REFUSED = (
+    "[rank1]:[E301 10:30:15.1 ProcessGroupNCCL.cpp:552] [Rank 1] Collective WorkNCCL(SeqNum=111, "
+    "OpType=ALLREDUCE) raised the following async exception: NCCL error: invalid usage (run with "
+    "NCCL_DEBUG=WARN for details), NCCL version 2.21.5"
+)
+WRAPPED = traceback("engine.TrainingError: step failed", "/work/engine.py:3 step", rank=0)
+DTYPES = traceback(
+    "ValueError: Invalid usage of tensors with different dtypesFound torch.float32 and  "
+    "torch.float16",
+    "/work/moe.py:30 forward",
+    rank=1,
+)
+MESSENGERS = (
+    Case("a timeout, wrapped by the trainer", (watchdog(0), watchdog(1), *WRAPPED), "rank-stuck",
+         never="python-exception"),
+    Case("refused while training", (*steps_of(1), REFUSED), "collective-mismatch",
+         never="duplicate-gpu", saying="the one that reports it, or the one whose data it met"),
+    Case("refused at the start, and NCCL shows no reason",
+         nccl_error("invalid usage", "ncclInvalidUsage: invalid usage of NCCL.", "Last error:"),
+         "duplicate-gpu", 1),
+    Case("one rank's tensors differ in type", (*DTYPES, watchdog(0), watchdog(2)),
+         "collective-mismatch", 1, saying="ranks 0,2, whose tensors passed that check, waited"),
+    Case("the size differs on one rank",
+         (watchdog(0), watchdog(1), watchdog(2, elements=7), watchdog(3)),
+         "collective-mismatch", 2),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MESSENGERS, ids=lambda case: case.name)
+def test_a_traceback_below_a_collectives_error_is_its_messenger(case: Case) -> None:
+    check(case)
+
+
+def test_a_lost_peer_blames_nothing_without_a_sign_of_that_peer() -> None:
+    words = "remote process exited or there was a network error"
+    found = explain(nccl_error(words, "ncclRemoteError: A call failed"))
+    assert (found.diagnoses, found.failed) == ((), True)
+
+
+def test_an_error_of_nccl_without_its_reason_is_no_more_than_possible() -> None:
+    error = nccl_error("unhandled system error", "ncclSystemError: System call", "Last error:")
+    first = explain(error).diagnoses[0]
+    assert (first.slug, first.grade) == ("python-exception", Grade.POSSIBLE)
+    assert "NCCL's own reason: NCCL_DEBUG=WARN prints it" in first.unknown
+
+
+# --- how a rank is gone --------------------------------------------------------------------------
+
+OPEN_GROUP = (
+    "[rank2]:[W301 10:20:15.1 ProcessGroupNCCL.cpp:1538] Warning: WARNING: destroy_process_group() "
+    "was not called before program exit, which can leak resources."
+)
+GLOO_WAIT = (
+    "[rank{rank}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:"
+    "81] Timed out waiting 1800000ms for recv operation to complete"
+)
+WAITED = (watchdog(0), watchdog(1), watchdog(3))
+GONE = (
+    Case("torch warned at its exit", (OPEN_GROUP, *WAITED), "rank-exits-early", 2),
+    Case("its last line says so", (*steps_of(2), "[rank2]: Training finished", *WAITED),
+         "rank-exits-early", 2),
+    Case("each has a log",
+         {"rank0.log": (watchdog(0),), "rank1.log": (watchdog(1),), "rank2.log": (OPEN_GROUP,)},
+         "rank-exits-early", 2),
+    Case("it raised, and warned at its exit",
+         (*traceback("ValueError: x", "/work/train.py:3 f", rank=2), OPEN_GROUP,
+          CLOSED.format(rank=0)),
+         "python-exception", 2, never="rank-exits-early"),
+    Case("a gap among those that speak", WAITED, "rank-stuck", 2,
+         saying="rank 2 is inferred from lines of ranks 0-1,3"),
+    Case("its connections closed", tuple(CLOSED.format(rank=r) for r in (0, 1, 3)), "rank-killed",
+         2, never="rank-frozen"),
+    Case("Gloo lost no connection", tuple(GLOO_WAIT.format(rank=r) for r in (0, 1, 3)),
+         "rank-stuck", 2, never="rank-killed", saying="so it hung or its process was stopped;"),
+    Case("every other rank speaks", tuple(watchdog(r) for r in (0, 2, 4, 6)), "rank-stuck", None,
+         never="rank-killed"),
+    Case("half of the ranks speak", tuple(watchdog(r) for r in (4, 5, 6, 7)), "rank-stuck", None,
+         never="rank-killed"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GONE, ids=lambda case: case.name)
+def test_what_is_said_of_a_rank_that_is_gone(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize(
+    ("lines", "rank"),
+    [
+        ((), 1),
+        (tuple(f"[rank{r}]: step 3" for r in range(4)), 1),
+        (tuple(f"[rank{r}]: step 3" for r in range(8, 16)), 9),  # the second machine's log
+        (tuple(f"[rank{r}]: step 3" for r in range(7, 10)), None),
+        (("+ torchrun --nnodes 2 --nproc-per-node 4 train.py",), None),
+        (("+ torchrun --nnodes=1 --nproc-per-node 4 train.py",), 1),
+        (("node-a:77:77 [0] NCCL INFO Bootstrap", "node-b:78:78 [0] NCCL INFO cudaDriver"), None),
+    ],
+)  # fmt: skip
+def test_a_local_rank_is_a_rank_on_one_machine_only(
+    lines: tuple[str, ...], rank: int | None
+) -> None:
+    first = explain((*lines, EXIT_KILLED)).diagnoses[0]
+    assert first.culprit is not None
+    assert (first.slug, first.culprit.rank) == ("rank-killed", rank)
+    assert rank is not None or first.culprit.what == "local rank 1"

@@ -23,6 +23,8 @@ from holdfast.text import ranks, shorten
 
 RUNNER_UP = 0.5
 """the most that is left for another answer beside a certain one"""
+RIVAL = 0.15
+"""answers that are closer than that exclude each other and are both shown"""
 FAINT = 0.1
 """an answer below this is noise"""
 SHOWN = 5
@@ -90,8 +92,11 @@ def _same_line(one: Diagnosis, other: Diagnosis) -> bool:
 
 
 def _is_vaguer(one: Diagnosis, other: Diagnosis) -> bool:
-    """'It raised an exception', beside what that exception was."""
-    return traits(one.slug).general and not traits(other.slug).general and _same_line(one, other)
+    """'It raised an exception', beside what that exception was. One that is nearly as likely is
+    another possibility."""
+    if not traits(one.slug).general or traits(other.slug).general:
+        return False
+    return one.confidence < other.confidence - RIVAL and _same_line(one, other)
 
 
 def _runner_up(diagnosis: Diagnosis) -> Diagnosis:

@@ -1,7 +1,17 @@
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.analysis.scene.scene import RankView
-from tests.analysis.logs.patterns.jobs import HEALTHY, RESET, STUCK, VANISHED, a_job, timed_out
+from tests.analysis.logs.patterns.jobs import (
+    HEALTHY,
+    RESET,
+    STUCK,
+    VANISHED,
+    a_job,
+    an_exit,
+    timed_out,
+)
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.ras.answers import launched
 from tests.faults.table import (
@@ -68,9 +78,25 @@ test_explain = explain_table(
     ),
     recognises(a_job("[rank2]: State:\tT (stopped)"), sure=0.75, rank=2, saying=["SIGSTOP"]),
     recognises(
-        VANISHED, sure=0.45, rank=2, victims=[0, 1, 3], saying=["no connection to it closed"]
+        VANISHED,
+        sure=0.55,
+        rank=2,
+        victims=[0, 1, 3],
+        saying=["no connection to it closed", "or it ended or was killed without closing one"],
     ),
-    recognises(a_job(*map(timed_out, (0, 1, 3))), sure=0.25, rank=2, saying=["stopped process"]),
+    # Its launcher lists how the others ended, and would have ended them at once.
+    recognises(
+        msgspec.structs.replace(VANISHED, exits=(an_exit(0, -6), an_exit(1, -6))),
+        sure=0.65,
+        rank=2,
+        saying=["or its machine is", "a script that hangs would still have answered"],
+    ),
+    recognises(
+        a_job(*map(timed_out, (0, 1, 3))),
+        sure=0.25,
+        rank=2,
+        saying=["its process is stopped, or it hangs somewhere else"],
+    ),
     passes_over(HEALTHY),
     passes_over(RESET),
     passes_over(STUCK),

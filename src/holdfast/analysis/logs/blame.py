@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from holdfast import text
 from holdfast.analysis.collectives import groups, standstills
 from holdfast.analysis.collectives.standstills import Standstill, WaitCensus
 from holdfast.analysis.logs import disagreement, own_errors
@@ -78,6 +79,7 @@ def of(wreckage: Wreckage) -> Blame:
 
 def _of(wreckage: Wreckage) -> Blame:
     recorders = _comparable(wreckage)
+    members = _members(wreckage)
     taken = standstills.take(recorders, wreckage.members)
     inside = {rank for standstill in taken.standstills for rank in standstill.waiting}
     waited = _ranks_of(wreckage.seen(*TIMEOUTS)) | inside
@@ -86,12 +88,12 @@ def _of(wreckage: Wreckage) -> Blame:
     ended = _ended(wreckage, waited | lost)
     troubled = {t.rank for t in own} | {e.rank for e in ended}
     return Blame(
-        members=wreckage.members,
+        members=members,
         own=own,
         ended=ended,
         waited=frozenset(waited - troubled),
         lost=frozenset(lost - troubled),
-        silent=_silent(wreckage, waited | lost, troubled),
+        silent=_silent(wreckage, members, waited | lost, troubled),
         signalled=bool(wreckage.seen(*DUMPS)) or any(r.dumped for r in wreckage.ranks),
         census=taken,
         disagreement=_disagreement(wreckage, recorders, taken),
@@ -172,14 +174,34 @@ def of_exit(end: Exit) -> Evidence:
 # --- silence -----------------------------------------------------------------------------------
 
 
-def _silent(wreckage: Wreckage, complained: set[int], troubled: set[int | None]) -> tuple[int, ...]:
+GAP = 4
+"""ranks that must exist for each one that is missing among them, where no line shows how many
+ranks there were"""
+
+
+def _members(wreckage: Wreckage) -> frozenset[int]:
+    """With ranks 0, 1 and 3 in the log there is a rank 2, although it wrote nothing. Every other
+    rank missing is another pattern: a part of the job logs, or its logs were not given."""
+    known = wreckage.members
+    if wreckage.world_size or not known:
+        return known
+    whole = frozenset(range(max(known) + 1))
+    return whole if len(whole - known) * GAP <= len(whole) else known
+
+
+def _silent(
+    wreckage: Wreckage,
+    members: frozenset[int],
+    complained: set[int],
+    troubled: set[int | None],
+) -> tuple[int, ...]:
     """Worth something only where most of the others did speak."""
     quiet = [
         rank
-        for rank in sorted(wreckage.members)
+        for rank in sorted(members)
         if rank not in complained and rank not in troubled and not _left_a_sign(wreckage, rank)
     ]
-    spoke = len(wreckage.members) - len(quiet)
+    spoke = len(members) - len(quiet)
     return tuple(quiet) if complained and spoke > len(quiet) else ()
 
 
@@ -240,6 +262,11 @@ def unknown(wreckage: Wreckage, *ranks: int) -> tuple[str, ...]:
     found = []
     for rank in ranks:
         remains = wreckage.rank(rank)
+        if rank not in wreckage.members:
+            heard = text.ranks(wreckage.members)
+            found.append(
+                f"how many ranks there were: rank {rank} is inferred from lines of {heard}"
+            )
         if not has_log(wreckage, rank):
             found.append(f"no log of rank {rank} was given")
         if remains is None or not remains.dumped:

@@ -22,6 +22,9 @@ _ENDED = (peers.GLOO_CLOSED, peers.GLOO_BROKEN, peers.NCCL_CLOSED, peers.NCCL_RE
 stopped, or whose machine is gone, keeps it open until a timeout"""
 
 
+_ENDED_NAMES = frozenset(one.name for one in _ENDED)
+
+
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...]
     how: str
@@ -33,6 +36,9 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     """every member's position is known, and those of the suspects by dumps of their own"""
     ended: bool = False
     """others saw its connection close"""
+    alive: bool = False
+    """its process still existed when the others timed out: its kernel would have closed the
+    connections of Gloo, and its launcher would have ended the job at once"""
     seen: tuple[Sighting, ...] = ()
 
     @property
@@ -75,7 +81,6 @@ def _behind(wreckage: Wreckage) -> Suspect | None:
         victims=known.others(*behind),
         place=place,
         whole=known.counted and not known.census.unread and _dumped(wreckage, behind),
-        # After a timeout the first one to give up closes connections too.
         ended=bool(wreckage.seen(*_ENDED)) and not wreckage.seen(*own_errors.TIMEOUTS),
         seen=blame.first_complaint(wreckage),
     )
@@ -113,9 +118,38 @@ def _unheard(wreckage: Wreckage) -> Suspect | None:
         how="mute" if logged and known.signalled else "unheard",
         victims=known.others(*known.silent),
         place=known.place,
-        ended=bool(wreckage.seen(*_ENDED)),
+        ended=(ended := _closed_first(wreckage)),
+        alive=not ended and _was_alive(wreckage, known.silent),
         seen=blame.first_complaint(wreckage),
     )
+
+
+def _closed_first(wreckage: Wreckage) -> bool:
+    """A connection closed before the first timeout: after it, the first rank to give up closes
+    its own. Where no times show the order, a rank that never timed out must have seen it."""
+    closed, timeouts = wreckage.seen(*_ENDED), wreckage.seen(*own_errors.TIMEOUTS)
+    if not closed or not timeouts:
+        return bool(closed)
+    times = [[one.line.at for one in seen] for seen in (closed, timeouts)]
+    if all(at is not None for side in times for at in side):
+        first, timeout = (min(at for at in side if at is not None) for side in times)
+        return first <= timeout
+    firsts = blame.first_complaint(wreckage)
+    return any(one.pattern in _ENDED_NAMES for one in firsts)
+
+
+_LAUNCHERS = ("torchrun", "deepspeed", "torch.multiprocessing", "mpirun", "horovod")
+
+
+def _was_alive(wreckage: Wreckage, silent: tuple[int, ...]) -> bool:
+    """At the time of the timeouts."""
+    if wreckage.seen(watchdog.GLOO_TIMEOUT, watchdog.GLOO_WAIT):
+        return True
+    told = [end for end in wreckage.exits if end.teller in _LAUNCHERS]
+    listed = {end.rank for end in told}
+    one_machine = len(wreckage.hosts) < 2 and all(e.local_rank in (None, e.rank) for e in told)
+    waited = wreckage.seen(watchdog.WATCHDOG, watchdog.WAIT_TIMEOUT)
+    return bool(told and waited) and one_machine and listed.isdisjoint(silent)
 
 
 def _silence_counts(wreckage: Wreckage) -> bool:
@@ -124,4 +158,4 @@ def _silence_counts(wreckage: Wreckage) -> bool:
     apart = any(r.logs for r in wreckage.ranks)
     given = all(blame.has_log(wreckage, rank) for rank in silent)
     dumped = {r.rank for r in wreckage.ranks if r.dumped}
-    return given or not apart or dumped == wreckage.members - silent
+    return given or not apart or dumped == blame.of(wreckage).members - silent

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.analysis.logs.patterns import nccl
+from holdfast.analysis.logs.patterns import all_patterns, nccl
 from holdfast.analysis.logs.wreckage import Exit, LogLine, Sighting
 
+_NODES = all_patterns.NODES.name
 _COMMS = (nccl.INIT_START.name, nccl.INIT_COMPLETE.name)
 
 
@@ -27,8 +28,13 @@ class ProcessMap:
         """(host, pid) -> ranks it was said to be; host '' for any"""
         self._offsets: dict[str, set[int]] = defaultdict(set)
         """host or source -> rank minus local rank"""
+        self._seen: set[int] = set()
+        """ranks that wrote a line"""
+        self._hosts: set[str] = set()
         self.highest_local = -1
         self.world_size: int | None = None
+        self.nodes = 1
+        """as a command or a launcher says"""
 
     def learn(self, rank: int, *, pid: int | None, host: str, local_rank: int | None) -> None:
         if pid is not None:
@@ -37,6 +43,14 @@ class ProcessMap:
                 self._ranks[host, pid].add(rank)
         if local_rank is not None and local_rank <= rank:
             self._offsets[host].add(rank - local_rank)
+
+    def see(self, line: LogLine) -> None:
+        self.highest_local = max(self.highest_local, line.local_rank or 0)
+        if line.host:
+            self._hosts.add(line.host)
+        if line.rank is not None:
+            self._seen.add(line.rank)
+            self.learn(line.rank, pid=line.pid, host=line.host, local_rank=line.local_rank)
 
     def rank_of(self, line: LogLine) -> int | None:
         """The global rank of the writer; None when it cannot be known."""
@@ -58,9 +72,19 @@ class ProcessMap:
         offsets = self._offsets.get(host) or self._offsets.get("") or set()
         if len(offsets) == 1:
             return local_rank + next(iter(offsets))
-        # One machine, as far as anything tells: both counts are the same.
+        offset = self._offset_of_the_only_node()
+        return None if self._offsets or offset is None else local_rank + offset
+
+    def _offset_of_the_only_node(self) -> int | None:
+        """Of the only machine that wrote anything. With one machine in the job both counts are the
+        same. With ranks 8-15 and no others, this is the log of the second machine."""
+        low, count = min(self._seen, default=0), len(self._seen)
+        if low > 0 and count > 1:
+            whole_node = max(self._seen) - low + 1 == count > self.highest_local
+            return low if whole_node and low % count == 0 else None
+        several = self.nodes > 1 or len(self._hosts) > 1
         alone = self.world_size is None or self.world_size == self.highest_local + 1
-        return local_rank if not self._offsets and alone else None
+        return 0 if alone and not several else None
 
 
 def build(
@@ -76,9 +100,9 @@ def build(
     for rank, pid in pids.items():
         book.learn(rank, pid=pid, host="", local_rank=None)
     for line in lines:
-        book.highest_local = max(book.highest_local, line.local_rank or 0)
-        if line.rank is not None:
-            book.learn(line.rank, pid=line.pid, host=line.host, local_rank=line.local_rank)
+        book.see(line)
+    told = [int(s.fields["nodes"]) for s in sightings if s.pattern == _NODES]
+    book.nodes = max(told, default=1)
     for one in exits:
         if one.rank is not None:
             book.learn(one.rank, pid=one.pid, host=one.host, local_rank=one.local_rank)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from holdfast.analysis.logs.wreckage import LogLine
-from holdfast.explain.read.progress import Progress
 from holdfast.explain.read.records import RecordLine
 from holdfast.explain.read.scan import FOLLOWING, Hit
+from holdfast.explain.read.step_counts import StepCounts
 
 SAMPLES = 300
 """places of a log whose neighbourhood is searched for progress"""
@@ -23,7 +23,7 @@ class Survival:
 
     def __init__(self, line_of: Callable[[int, str], LogLine]) -> None:
         self._line_of = line_of
-        self._progress = Progress()
+        self._counts = StepCounts()
         self._sampled = 0
         self._last = 0
         self._ignored: dict[object, int] = {}
@@ -67,7 +67,7 @@ class Survival:
 
     def _note(self, lines: Iterable[tuple[int, str]]) -> None:
         for number, raw in lines:
-            self._progress.note(self._line_of(number, raw))
+            self._counts.note(self._line_of(number, raw))
 
     def survived(self, tail: Iterable[tuple[int, str]]) -> list[tuple[int, LogLine, int]]:
         """(index, its first line, the number of its last line), given the end of the log."""
@@ -77,5 +77,5 @@ class Survival:
         return [
             (index, line, last)
             for index, line, named, last, announced in self._caught
-            if announced or self._progress.continued(line, after=named)
+            if announced or self._counts.continued(line, after=named)
         ]

@@ -180,6 +180,40 @@ HOROVOD = FAULT.log_pattern(
     example="horovod.common.exceptions.HorovodInternalError: Mismatched ALLREDUCE tensor shapes: "
     "One rank sent a tensor of shape [4, 8], but another rank sent a tensor of shape [2, 8].",
 )
+NCCL_REFUSED = FAULT.log_pattern(
+    "nccl-refused",
+    # NET/IB and NET/Socket compare sizes while data moves; a thread of NCCL's then returns
+    # ncclInvalidUsage, which the watchdog finds. Whatever is wrong at the start is raised instead.
+    r"raised the following async exception: NCCL error: invalid usage",
+    anchors=("async exception: NCCL error: invalid usage",),
+    example="[rank1]:[E1115 01:03:15.1 ProcessGroupNCCL.cpp:552] [Rank 1] Collective WorkNCCL("
+    "SeqNum=11, OpType=ALLREDUCE) raised the following async exception: NCCL error: invalid usage",
+    role=Role.CASCADE,
+)
+TENSORS = FAULT.log_pattern(
+    "tensors",
+    # torch checks the tensors of one call before anything is sent.
+    r"Invalid usage of tensors with different dtypes|Tensors must have identical type"
+    r"|(?:in|out)put tensor must (?:be|have) the same type as"
+    r"|output tensor size must be equal to world_size times input tensor size"
+    r"|input tensor must be the same size as output size times world size"
+    r"|Split sizes doesn't match total dim 0 size|Number of tensor splits not equal to group size"
+    r"|Tensor's dim 0 does not divide equally across group size"
+    r"|ProcessGroup\w{1,20}::\w{1,30}: invalid tensor (?:size|type) at index",
+    anchors=(
+        *("tensors with different dtypes", "Tensors must have identical type"),
+        *("tensor must be the same type as", "tensor must have the same type as"),
+        *("equal to world_size times input", "the same size as output size times"),
+        *(
+            "Split sizes doesn't match",
+            "tensor splits not equal to group",
+            "does not divide equally",
+        ),
+        *(": invalid tensor size at", ": invalid tensor type at"),
+    ),
+    example="ValueError: Invalid usage of tensors with different dtypesFound torch.float32 and  "
+    "torch.float16",
+)
 DETAIL = "export TORCH_DISTRIBUTED_DEBUG=DETAIL"
 """then start the job again: torch compares the collectives at every call"""
 
@@ -292,25 +326,62 @@ def ddp_models_differ(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+EITHER_SIDE = (
+    "which rank differs: the one that reports it, or the one whose data it met; these lines do not "
+    "show which"
+)
+
+
 @FAULT.explain
 def received_message_had_a_different_size(wreckage: Wreckage) -> Diagnosis | None:
     """Reported by the rank that received it; the message does not name the sender."""
-    seen = wreckage.seen(GLOO_SIZE, TRUNCATED, NCCL_COMPARED)
+    seen = wreckage.seen(GLOO_SIZE, TRUNCATED, NCCL_COMPARED, NCCL_REFUSED)
     if not seen or blame.of(wreckage).disagreement or wreckage.seen(fingerprints.FINGERPRINTS):
         return None
     starting = all(s.pattern == TRUNCATED.name and "bootstrap" in s.line.text for s in seen)
+    unshown = all(s.pattern == NCCL_REFUSED.name for s in seen)
+    what = (
+        "NCCL refused a message as invalid while the job ran, when it compares nothing but sizes"
+        if unshown
+        else "a rank received a message of a different size than it expected"
+    )
     return FAULT.diagnosis(
-        "a rank received a message of a different size than it expected: the ranks "
+        f"{what}: the ranks "
         + (
             "started NCCL differently (other versions or settings, or two jobs on one port)"
             if starting
             else "were in different collectives, or in one with different sizes"
         ),
-        confidence=0.45 if starting else 0.75,
+        confidence=0.45 if starting else 0.6 if unshown else 0.75,
         seen=seen,
         culprit=Culprit(),
         victims={s.rank for s in seen if s.rank is not None},
         fix=FIX if not starting else "use the same NCCL, torch and NCCL_… settings on every node",
         next=DETAIL,
-        unknown=("which rank sent it: the message shows only which one received it",),
+        unknown=(EITHER_SIDE,),
+    )
+
+
+@FAULT.explain
+def tensors_of_a_call_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
+    """Refused on a few ranks while the others went on to wait: those few differ from them."""
+    seen = wreckage.seen(TENSORS)
+    if not seen:
+        return None
+    ranks = sorted({s.rank for s in seen if s.rank is not None})
+    others = blame.of(wreckage).others(*ranks)
+    odd = bool(ranks) and len(ranks) < len(others) + 1
+    who = text.ranks(ranks) if ranks else "a rank"
+    waited = (
+        f"; {text.ranks(others)}, whose tensors passed that check, waited for it" if odd else ""
+    )
+    return FAULT.diagnosis(
+        f"torch refused a collective call of {who}: the sizes or types of its tensors do not fit "
+        f"together{waited}",
+        confidence=0.8 if odd else 0.55,
+        seen=seen,
+        culprit=odd_ranks.named(ranks) if odd else Culprit(what="the call in the traceback"),
+        victims=others,
+        fix="log shape and dtype of these tensors on every rank, right before the call",
+        next=DETAIL,
     )

@@ -196,7 +196,7 @@ def _unknown(first: LoggedException, ranks: list[int]) -> tuple[str, ...]:
 
 def _is_nccl(raised: LoggedException) -> bool:
     """The exception only hands on what NCCL returned."""
-    return "NCCL error in: " in raised.text or "NCCL Error " in raised.text
+    return raised.text.startswith(("NCCL error", "NCCL Error"))
 
 
 def _is_own(wreckage: Wreckage, raised: LoggedException) -> bool:

@@ -11,8 +11,9 @@ How to be sure Exit code 0, before any other rank reported an error. holdfast re
                is not reported.
 Fix            Make all ranks run the same number of steps (see uneven-inputs), and end with
                `dist.barrier()` and `dist.destroy_process_group()` on all of them.
-Known limits   From logs alone a normal exit is known only if NCCL, torchrun or DeepSpeed recorded
-               it; a rank that just stops logging looks like rank-stuck.
+Known limits   From logs alone a normal exit is known only if torch (`destroy_process_group() was
+               not called before program exit`), NCCL, torchrun or DeepSpeed recorded it, or if the
+               last line of the rank says so; one that just stops logging looks like rank-stuck.
 Sources        torch/distributed/elastic/agent/server/api.py: exit code 0 is healthy
                https://docs.pytorch.org/docs/stable/distributed.html#shutdown
                https://github.com/pytorch/pytorch/issues/78531
@@ -25,8 +26,9 @@ from holdfast.analysis.collectives import wait_graph, waits
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame, odd_ranks
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import launchers
-from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.logs.patterns import endings, launchers
+from holdfast.analysis.logs.patterns.endings import LEFT_OPEN
+from holdfast.analysis.logs.wreckage import RankRemains, Sighting, Wreckage
 from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.scene import RankView, Recorder, Scene
 from holdfast.fault import Fault, RunTraits
@@ -144,25 +146,50 @@ FIX = (
 @FAULT.explain
 def finished_rank_was_still_needed(wreckage: Wreckage) -> Diagnosis | None:
     known = blame.of(wreckage)
-    left = [r.rank for r in wreckage.ranks if r.finished]
-    # As NCCL logged it, unless all ranks did: that is how every job ends.
-    put_away = [s for s in wreckage.seen(DESTROYED) if s.rank not in known.victims]
-    left += [s.rank for s in put_away if s.rank is not None and s.rank not in left]
+    certain = [r.rank for r in wreckage.ranks if r.finished]
+    # As NCCL or torch logged it, unless all ranks did: that is how every job ends.
+    put_away = [s for s in wreckage.seen(DESTROYED, LEFT_OPEN) if s.rank not in known.victims]
+    done = [r for r in wreckage.ranks if r.rank not in known.victims and _says_done(r)]
+    told = [*certain, *(s.rank for s in put_away if s.rank is not None), *(r.rank for r in done)]
+    left = list(dict.fromkeys(told))
     missed = [rank for rank in known.victims if rank not in left]
     if not left or not missed or known.explained or known.disagreement:
         return None
-    certain = [r.rank for r in wreckage.ranks if r.finished]
     return FAULT.diagnosis(
         f"{text.ranks(left)} exited normally while {text.ranks(missed)} still needed it: they "
         "lost the connection to it or timed out waiting for it",
-        confidence=0.8 if certain else 0.6,
+        confidence=0.8 if certain else _sure(wreckage, put_away),
         seen=(*put_away[:2], *blame.first_complaint(wreckage)),
+        evidence=[_last_line(r) for r in done[:2]],
         culprit=odd_ranks.named(left),
         victims=missed,
         fix=FIX,
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *left[:1]),
     )
+
+
+def _says_done(remains: RankRemains) -> bool:
+    return remains.last is not None and endings.says_done(remains.last.text)
+
+
+def _last_line(remains: RankRemains) -> Evidence:
+    line = remains.last
+    assert line is not None
+    return Evidence(quote=line.text, source=line.source, line=line.number, rank=remains.rank)
+
+
+def _sure(wreckage: Wreckage, put_away: list[Sighting]) -> float:
+    """torch's warning is written at the end of a program, by a rank that raised nothing here; one
+    that came after the others' complaints may be a late end of a job that had failed."""
+    warned = [s for s in put_away if s.pattern == LEFT_OPEN.name]
+    complaints = blame.first_complaint(wreckage)
+    late = any(
+        one.line.source == s.line.source and one.order < s.order
+        for s in warned
+        for one in complaints
+    )
+    return 0.45 if late else 0.7 if warned else 0.6
 
 
 @FAULT.explain

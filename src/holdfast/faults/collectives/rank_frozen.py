@@ -13,7 +13,9 @@ How to be sure `ps -o pid,stat,cmd -p PID`: T. holdfast calls a rank frozen afte
 Fix            `kill -CONT PID` if you know who stopped it and why; otherwise holdfast kills it and
                restarts the group.
 Known limits   Who sent the signal is not recorded by the kernel. In a log, a stopped rank looks
-               like one that hangs: the confidence is low then.
+               like one that hangs, unless torch asked it for a dump, which a rank that hangs still
+               writes; and like one that was killed, unless a closed connection shows that one. What
+               the lines cannot tell apart is said.
 Sources        https://man7.org/linux/man-pages/man7/signal.7.html (SIGSTOP, SIGCONT)
                https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html (state)
 """
@@ -24,6 +26,7 @@ from holdfast import text
 from holdfast.analysis.collectives import worlds
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, ras_evidence, suspects
+from holdfast.analysis.logs.suspects import Suspect
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits, stopped
 from holdfast.analysis.scene.scene import RankView, Scene
@@ -116,11 +119,11 @@ def silent_rank_kept_its_connections(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.ended or suspect.how not in ("mute", "unheard"):
         return None
-    who = text.ranks(suspect.ranks)
+    who, mute = text.ranks(suspect.ranks), suspect.how == "mute"
     return FAULT.diagnosis(
-        f"{who} answered no other rank, and no connection to it closed: this is what a stopped "
-        "process looks like",
-        confidence=0.45 if suspect.how == "mute" else 0.25,
+        f"{who} answered no other rank, and no connection to it closed: its process is stopped, "
+        + _or(suspect),
+        confidence=(0.65 if suspect.alive else 0.55) if mute else 0.35 if suspect.alive else 0.25,
         seen=suspect.seen,
         culprit=suspects.culprit_on(wreckage, suspect),
         victims=suspect.victims,
@@ -132,6 +135,15 @@ def silent_rank_kept_its_connections(wreckage: Wreckage) -> Diagnosis | None:
             *blame.unknown(wreckage, *suspect.ranks[:2]),
         ),
     )
+
+
+def _or(suspect: Suspect) -> str:
+    """What looks the same in these lines."""
+    if suspect.how == "unheard":
+        return "or it hangs somewhere else; these lines do not show which"
+    if suspect.alive:
+        return "or its machine is; a script that hangs would still have answered"
+    return "or it ended or was killed without closing one; a script that hangs would still answer"
 
 
 @FAULT.explain

@@ -121,7 +121,8 @@ def others_waited_for_one_rank(wreckage: Wreckage) -> Diagnosis | None:
         "absent": f"its flight recorder ends before it{_last(wreckage, suspect)}",
         "named": "torch names it",
         "mute": f"{who} left no log, stack or recorder",
-        "unheard": f"{who} logged nothing about it",
+        "unheard": f"{who} logged nothing about it, so it hung or its process was stopped"
+        + ("" if suspect.alive else " or killed"),
     }[suspect.how]
     where = _where(wreckage, suspect)
     return FAULT.diagnosis(

@@ -246,8 +246,11 @@ REFUSED = FAULT.log_pattern(
 INVALID = FAULT.log_pattern(
     "invalid-usage",
     r"ncclInvalidUsage|NCCL error in: .{1,200}, invalid usage|NCCL Error 5: invalid usage"
-    r"|(?P<kept>^Last error: ?)",
-    anchors=("ncclInvalidUsage", ", invalid usage", "NCCL Error 5", "Last error:"),
+    r"|(?P<later>async exception: NCCL error: invalid usage)|(?P<kept>^Last error: ?)",
+    anchors=(
+        *("ncclInvalidUsage", ", invalid usage", "NCCL error: invalid usage"),
+        *("NCCL Error 5", "Last error:"),
+    ),
     example="RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:957, "
     "invalid usage, NCCL version 21.0.3",
     # NCCL's warning, where the log has it, says what was invalid.
@@ -282,8 +285,9 @@ def two_ranks_on_one_gpu(wreckage: Wreckage) -> Diagnosis | None:
 
 def _invalid_usage(wreckage: Wreckage) -> Diagnosis | None:
     """The reason is not in the log; this is the most common one that NCCL has for it."""
-    seen = wreckage.seen(INVALID)
-    if not seen or wreckage.roots() or sightings.field(seen, "kept"):
+    seen = [one for one in wreckage.seen(INVALID) if "kept" not in one.fields]
+    later = sightings.field(seen, "later")  # not at the start: see collective-mismatch
+    if not seen or later or wreckage.roots() or _reason_is_shown(wreckage):
         return None
     line = seen[0].line
     return FAULT.diagnosis(
@@ -297,6 +301,14 @@ def _invalid_usage(wreckage: Wreckage) -> Diagnosis | None:
         next="export NCCL_DEBUG=WARN",
         unknown=["what was invalid: NCCL_DEBUG=WARN prints it"],
     )
+
+
+def _reason_is_shown(wreckage: Wreckage) -> bool:
+    """Below 'Last error:', which NCCL leaves empty where it has none."""
+    if not sightings.field(wreckage.seen(INVALID), "kept"):
+        return False
+    told = [r.text.partition("Last error:") for r in wreckage.raised if "Last error:" in r.text]
+    return not told or any(reason.strip() for _, _, reason in told)
 
 
 # --- lint ----------------------------------------------------------------------------------------

@@ -144,20 +144,23 @@ def rank_vanished(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.how not in ("mute", "unheard") or len(suspect.ranks) > 1:
         return None
-    mute = suspect.how == "mute"
-    confidence = 0.75 if mute else 0.5 if suspect.ended else 0.3
-    rank = suspect.ranks[0]
-    why = (
-        "the connections to it closed, so its process had exited"
-        if suspect.ended
-        else "a running rank would have answered the request for dumps"
-        if mute
-        else "it wrote nothing"
-    )
+    if suspect.alive:
+        return None
+    mute, rank = suspect.how == "mute", suspect.ranks[0]
+    if suspect.ended:
+        why = (
+            "the connections to it closed, so its process had exited: probably killed from outside"
+        )
+    else:
+        reply = "did not answer the request for dumps" if mute else "wrote nothing"
+        why = (
+            f"it {reply}: killed from outside, or stopped (no closed connection was reported; RDMA "
+            "and shared memory report none)"
+        )
     return FAULT.diagnosis(
-        f"rank {rank} vanished without a message, and {why}: probably killed from outside; "
+        f"rank {rank} vanished without a message, and {why}; "
         f"{text.ranks(suspect.victims)} only noticed",
-        confidence=confidence,
+        confidence=(0.75 if mute else 0.5) if suspect.ended else 0.45 if mute else 0.3,
         seen=suspect.seen,
         culprit=suspects.culprit_on(wreckage, suspect),
         victims=suspect.victims,

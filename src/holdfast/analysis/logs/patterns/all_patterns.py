@@ -74,6 +74,18 @@ WORLD = LogPattern(
     example="Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/4",
     role=Role.CONTEXT,
 )
+NODES = LogPattern(
+    name="settings: nodes",
+    # The command that a script echoes, and what torchrun prints of its configuration.
+    pattern=r"(?:--nnodes|--num[-_]machines|--num[-_]nodes|\bNNODES|\bnnodes|\bnum_nodes"
+    r"|^\s*min_nodes {0,12}:)['\"]?[=: ]{0,2}['\"]?(?P<nodes>\d{1,6})\b",
+    anchors=(
+        *("nnodes", "NNODES", "num_nodes", "num-nodes", "num_machines", "num-machines"),
+        "min_nodes",
+    ),
+    example="+ torchrun --nnodes 2 --nproc-per-node 8 train.py",
+    role=Role.CONTEXT,
+)
 VERSIONS = LogPattern(
     name="settings: versions",
     pattern=r"(?:PyTorch|[Tt]orch)(?: version| Version)?(?:: |==)v?(?P<torch>\d+\.\d+\.\d+\S*)"
@@ -112,6 +124,7 @@ ALL: tuple[LogPattern, ...] = (
     IGNORED,
     SETTING,
     WORLD,
+    NODES,
     VERSIONS,
     SECTION,
     *watchdog.ALL,

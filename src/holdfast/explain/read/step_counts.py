@@ -29,7 +29,7 @@ _TROUBLE = re.compile(r"Error|Exception|File \"|Timeout|timed out")
 _Writer = tuple[object, ...]
 
 
-class Progress:
+class StepCounts:
     """The counts of one source, as far as its lines were looked at."""
 
     def __init__(self) -> None:
