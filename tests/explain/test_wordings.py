@@ -194,6 +194,12 @@ TRAINERS = [
          "(PID 1011) exited with code -9", "rank-killed", 3),
     Said("composer-exit", "ERROR:composer.cli.launcher:Global rank 5 (PID 1011) exited with code "
          "-11", "native-crash", 5),
+    Said("torchfrtrace", "Not all ranks joining collective, sequence number: 11\ngroup info: "
+         "0:default_pg\ncollective: nccl:all_reduce\nmissing ranks: {2}\nworld size: 4\n"
+         "expected ranks: {0, 1, 2, 3}", "rank-stuck", 2),
+    Said("torchfrtrace-size", "Collective sequence number: 11 has errors\nerror msg: Culprit rank "
+         "2; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: '[[8]]' does not match "
+         "found input sizes: '[[17]]'", "collective-mismatch", 2),
     Said("pytorchjob", "PyTorchJob train is failed because 1 Worker replica(s) failed.", ""),
 ]  # fmt: skip
 

@@ -23,6 +23,7 @@ from holdfast.explain.read import (
     file_names,
     inputs,
     nccl_tests,
+    recorder_table,
     rewrap,
     run_folder,
     stacks,
@@ -39,6 +40,7 @@ from holdfast.explain.read.sanitize import decoded
 from holdfast.explain.read.scan import Scanner
 
 LARGEST_DOCUMENT = 16 << 20
+LARGEST_TABLE = 128 << 20
 ECHO = 60
 """characters of an exception by which its echo is known"""
 _ERROR_FILE = re.compile(rb'\s*\{\s*"message"')
@@ -135,8 +137,7 @@ class _Collector:
             return
         if stacks.looks_like(peek, opened.name):
             self._read_stacks(opened, named)
-        elif ras.looks_like(peek) or nccl_tests.looks_like(peek):
-            read = self._read_ras if ras.looks_like(peek) else self._read_nccl_tests
+        elif read := self._reader_of_documents(peek):
             read(opened)
         elif words := run_folder.last_words(opened.name, peek):
             self._read_last_words(words, opened, named)
@@ -148,6 +149,13 @@ class _Collector:
         else:
             kind = self._read_log(opened, named, peek)
             self._collected.sources.append(opened.source(kind, rank=named.rank))
+
+    def _reader_of_documents(self, peek: bytes) -> Callable[[Opened], None] | None:
+        if ras.looks_like(peek):
+            return self._read_ras
+        if nccl_tests.looks_like(peek):
+            return self._read_nccl_tests
+        return self._read_recorder_table if recorder_table.looks_like(peek) else None
 
     def _read_log(self, opened: Opened, named: FileNameHints, peek: bytes) -> str:
         """Only short texts are ever pasted from a terminal."""
@@ -186,6 +194,17 @@ class _Collector:
         else:
             self._collected.ras.append(answer)
         self._collected.sources.append(source)
+
+    def _read_recorder_table(self, opened: Opened) -> None:
+        try:
+            found = recorder_table.read(decoded(opened.whole(LARGEST_TABLE)))
+        except recorder_table.UnreadableTableError as why:
+            source = msgspec.structs.replace(opened.source("recorder"), problem=str(why))
+            self._collected.sources.append(source)
+            return
+        for rank, document in found.items():
+            part = Opened(f"{opened.name} (rank {rank})", io.BytesIO(), size=len(document))
+            self._dumps.append((part, rank, (part.name, functools.partial(bytes, document))))
 
     def _read_nccl_tests(self, opened: Opened) -> None:
         told = nccl_tests.read(opened.whole(LARGEST_DOCUMENT))

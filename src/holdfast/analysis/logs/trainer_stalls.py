@@ -25,10 +25,13 @@ class TrainerStall(msgspec.Struct, frozen=True, kw_only=True):
 
 def find(wreckage: Wreckage) -> TrainerStall | None:
     if missing := wreckage.seen(trainers.RAY_MISSING):
-        named = re.findall(r"\d+", missing[0].fields["ranks"])
-        ranks = tuple(int(rank) for rank in named if len(rank) < 8)
-        said = "Ray Train timed out in a collective that these ranks had not joined"
-        return TrainerStall(said=said, seen=missing, ranks=ranks, confidence=0.75)
+        said = "Ray Train timed out in a collective that some ranks had not joined"
+        return TrainerStall(said=said, seen=missing, ranks=_named(missing), confidence=0.75)
+    if missing := () if wreckage.recorders else wreckage.seen(trainers.TORCHFRTRACE_MISSING):
+        # It looks at one group after the other: of several findings it knows no order.
+        ranks = _named(missing) if len({one.fields["ranks"] for one in missing}) == 1 else ()
+        said = "torchfrtrace found a collective that some ranks had not joined"
+        return TrainerStall(said=said, seen=missing, ranks=ranks, confidence=0.6 if ranks else 0.4)
     if reported := wreckage.seen(trainers.NVRX_STALLED):
         return _nvrx(reported)
     if hanging := wreckage.seen(trainers.RAY_HANGING):
@@ -36,6 +39,11 @@ def find(wreckage: Wreckage) -> TrainerStall | None:
         said = f"Ray Train got no answer from a worker for {seconds} s and gave it up"
         return TrainerStall(said=said, seen=hanging, ranks=sightings.writers(hanging)[:1])
     return None
+
+
+def _named(seen: Sequence[Sighting]) -> tuple[int, ...]:
+    found = re.findall(r"\d+", seen[0].fields["ranks"])
+    return tuple(int(rank) for rank in found if len(rank) < 8)
 
 
 def _nvrx(reported: Sequence[Sighting]) -> TrainerStall:

@@ -289,6 +289,36 @@ def torch_found_a_mismatch(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+TORCHFRTRACE = FAULT.log_pattern(
+    "torchfrtrace",
+    r"^error msg: Culprit rank (?P<rank>\d{1,7}); Error type: "
+    r"(?P<what>COLLECTIVE_TYPE|SIZE_OR_SYNTAX|COLLECTIVE_DTYPE)_MISMATCH(?:, (?P<how>[^\n]{1,300}))?",
+    anchors=("error msg: Culprit rank ",),
+    example="error msg: Culprit rank 2; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: "
+    "'[[8]]' does not match found input sizes: '[[17]]'",
+    role=Role.CONFIRMATION,
+)
+
+
+@FAULT.explain
+def torchfrtrace_found_a_mismatch(wreckage: Wreckage) -> Diagnosis | None:
+    """Its finding, where the dumps themselves were not given."""
+    seen = wreckage.seen(TORCHFRTRACE)
+    if not seen or wreckage.recorders:
+        return None
+    ranks = sorted({int(one.fields["rank"]) for one in seen})
+    return FAULT.diagnosis(
+        f"torchfrtrace found that {text.ranks(ranks)} issued another collective than the first rank"
+        f" it read ({seen[0].fields.get('how') or seen[0].fields['what']})",
+        confidence=0.6,
+        seen=seen,
+        culprit=odd_ranks.named(ranks),
+        fix=FIX,
+        next=DETAIL,
+        unknown=("whether that first rank is the odd one: torchfrtrace compares with it alone",),
+    )
+
+
 @FAULT.explain
 def horovod_found_a_mismatch(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(HOROVOD)

@@ -243,7 +243,7 @@ def monitor_of_trainer_reported_it(wreckage: Wreckage) -> Diagnosis | None:
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *ranks[:2])
         if ranks
-        else ("which rank it was: ranks that wait for another one send no heartbeat either",),
+        else ("which rank it was: ranks that wait for another one look the same",),
     )
 
 

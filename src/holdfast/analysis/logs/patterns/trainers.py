@@ -68,4 +68,15 @@ RAY_HANGING = _stalled(
     example="A worker health check has been hanging for 600.12 seconds. Marking the worker as "
     "dead.",
 )
-STALLS: tuple[LogPattern, ...] = (NVRX_STALLED, RAY_MISSING, RAY_HANGING)
+TORCHFRTRACE_MISSING = _stalled(
+    name="rank-stuck: torchfrtrace",
+    pattern=r"^missing ranks: \{(?P<ranks>[\d, ]{1,4000})\}",
+    anchors=("missing ranks: {",),
+    example="missing ranks: {2}",
+)
+STALLS: tuple[LogPattern, ...] = (
+    NVRX_STALLED,
+    RAY_MISSING,
+    RAY_HANGING,
+    TORCHFRTRACE_MISSING,
+)
