@@ -292,7 +292,8 @@ def torch_found_a_mismatch(wreckage: Wreckage) -> Diagnosis | None:
 TORCHFRTRACE = FAULT.log_pattern(
     "torchfrtrace",
     r"^error msg: Culprit rank (?P<rank>\d{1,7}); Error type: "
-    r"(?P<what>COLLECTIVE_TYPE|SIZE_OR_SYNTAX|COLLECTIVE_DTYPE)_MISMATCH(?:, (?P<how>[^\n]{1,300}))?",
+    r"(?P<what>COLLECTIVE_TYPE|SIZE_OR_SYNTAX|COLLECTIVE_DTYPE)_MISMATCH"
+    r"(?:, (?P<how>[^\n]{1,300}))?",
     anchors=("error msg: Culprit rank ",),
     example="error msg: Culprit rank 2; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: "
     "'[[8]]' does not match found input sizes: '[[17]]'",
