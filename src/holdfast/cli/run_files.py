@@ -54,7 +54,9 @@ class RunFiles:
 
         self.made = made
         self.screen = screen
-        self.places: RunPlaces = RunPlaces(made.paths, tell)
+        if made.paths and flags.rules:
+            folder.save(made.paths.rules, flags.rules)
+        self.places: RunPlaces = RunPlaces(made.paths, tell, flags.rules)
         self.journal: Journal = Journal(
             made.paths.journal if made.paths else None, writer=self.places.writer
         )

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import sys
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import ConfigError, EnvironmentFailure
+from holdfast.errors import ConfigError
+from holdfast.system import pyproject
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-FILE = "pyproject.toml"
 SECTION = "[tool.holdfast]"
 
 
@@ -63,45 +57,16 @@ def _spellings(pattern: str) -> tuple[str, ...]:
 
 def find(start: str) -> LintConfig:
     """From the nearest pyproject.toml above with a table for holdfast."""
-    folder = os.path.abspath(start)
-    if not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    while True:
-        file = os.path.join(folder, FILE)
-        if (found := _read(file)) is not None:
-            return found
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return LintConfig()
-        folder = parent
-
-
-def _read(file: str) -> LintConfig | None:
-    try:
-        if not os.path.isfile(file):  # a FIFO of that name would block
-            return None
-        with open(file, "rb") as opened:
-            document = tomllib.load(opened)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None
-    except RecursionError as problem:
-        raise EnvironmentFailure(f"{file} is nested too deeply to be read") from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise EnvironmentFailure(f"{file} is not valid TOML: {problem}") from problem
-    except OSError as problem:
-        raise EnvironmentFailure(f"{file} cannot be read: {problem.strerror}") from problem
-    tools = document.get("tool")
-    if not isinstance(tools, dict) or "holdfast" not in tools:
-        return None
-    return parse(tools["holdfast"], file)
+    found = pyproject.nearest(start)
+    return parse(found.table, found.file) if found else LintConfig()
 
 
 def parse(table: Any, file: str) -> LintConfig:
     """Of [tool.holdfast], or [tool.holdfast.lint], which takes precedence. An unknown key is an
-    error: a typo would go unnoticed."""
+    error: a typo would go unnoticed. Rules of the user's own are for run and explain."""
     if not isinstance(table, dict) or not isinstance(table.get("lint", {}), dict):
         raise ConfigError(f"{file}: holdfast's settings must be a table", hint=f"write {SECTION}")
-    values = {name: value for name, value in table.items() if name != "lint"}
+    values = {name: value for name, value in table.items() if name not in ("lint", "rules")}
     values |= table.get("lint", {})
     known = {"select", "ignore", "exclude", "torch", "per-file-ignores"}
     if unknown_keys := sorted(set(values) - known):

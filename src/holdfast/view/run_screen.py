@@ -13,6 +13,7 @@ from typing import TextIO
 
 from holdfast.analysis.collectives import worlds
 from holdfast.analysis.job import join, pace
+from holdfast.analysis.rules.tracker import RuleNotice
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.findings import Evidence, Verdict
 from holdfast.text import numbers, ranks
@@ -112,6 +113,17 @@ def judgement(
     if helps:
         told.append(f"  help: {verdict.fix}")
     return told
+
+
+def own_rule(notice: RuleNotice) -> list[str]:
+    """A notice of a rule of the user's own."""
+    told = [f"notice[your rule] {notice.rule} ({notice.severity}): {notice.reason}"]
+    if notice.what == "back":
+        return told
+    if notice.quote:
+        told.append(f"  --> {notice.quote}")
+    told.append(f"  action    {NO_ACTION}")
+    return [*told, f"  help: {notice.fix}"] if notice.fix else told
 
 
 def _says(reason: str, quote: str) -> bool:

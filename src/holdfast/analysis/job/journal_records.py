@@ -167,6 +167,27 @@ class NoticeRecord(JudgementRecord, frozen=True, kw_only=True, tag="notice"):
     """A fault was named; no action taken."""
 
 
+class RuleRecord(StepsRecord, frozen=True, kw_only=True, tag="rule"):
+    """A rule of the user's own spoke; no action taken."""
+
+    rule: str
+    """its name"""
+    severity: str = "warning"
+    """as the rule says: 'note', 'warning', 'error' or 'cause'"""
+    what: Literal["line", "number", "missing", "stopped", "back"] = "line"
+    """a line came, or a number in one was too high or too low; no line came in time, or no more;
+    it came after all"""
+    ranks: tuple[int, ...] = ()
+    """that wrote it, or from which it is missing; empty where any rank would do"""
+    reason: str = ""
+    """the sentence on the screen"""
+    quote: str = ""
+    """one of the lines, with secrets struck out"""
+    count: int = 0
+    """of lines since the rule last spoke"""
+    fix: str = ""
+
+
 class VerdictRecord(JudgementRecord, frozen=True, kw_only=True, tag="verdict"):
     """A fault was named, and an action follows."""
 
@@ -388,6 +409,7 @@ RECORDS: tuple[type[JournalRecord], ...] = (
     LeftRecord,
     EndRecord,
     NoticeRecord,
+    RuleRecord,
     VerdictRecord,
     ActionRecord,
     EvidenceRecord,

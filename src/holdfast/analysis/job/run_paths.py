@@ -13,7 +13,15 @@ MARKER = "holdfast-run.json"
 SECRET_VALUES = "secret-values.json"  # noqa: S105 - a file's name
 """what a bundle must not hold, and is never in one"""
 _TOP = frozenset(
-    {MARKER, "journal.jsonl", "settings.json", "facts.json", "launcher.json", SECRET_VALUES}
+    {
+        MARKER,
+        "journal.jsonl",
+        "settings.json",
+        "facts.json",
+        "launcher.json",
+        "rules.json",
+        SECRET_VALUES,
+    }
 )
 _ATTEMPT = re.compile(r"attempt-(0|[1-9][0-9]*)")
 _EVIDENCE = re.compile(r"evidence-(0|[1-9][0-9]*)")
@@ -54,6 +62,11 @@ class RunPaths:
     @property
     def facts(self) -> str:
         return os.path.join(self.folder, "facts.json")
+
+    @property
+    def rules(self) -> str:
+        """The user's own rules that the run was started with; there only where it had some."""
+        return os.path.join(self.folder, "rules.json")
 
     @property
     def launcher(self) -> str:

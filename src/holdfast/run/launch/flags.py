@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.analysis.machine.rendezvous import split_endpoint
+from holdfast.analysis.rules.rule import NO_RULES, RuleSet
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.nodes.etcd import access
 from holdfast.nodes.reach.run_meeting import OneNode
 from holdfast.run.launch import grace, newer_flags, node_flags, torch_names
 from holdfast.run.launch.node_flags import RunMeeting
+from holdfast.system import rule_files
 
 RESTARTS = 3
 """where the job can resume and nothing was typed; torchrun's 0 would leave a job dead at night
@@ -69,6 +71,8 @@ class RunFlags:
     """where the launchers of all nodes meet; None for a job of this node alone"""
     verify_replicas: int = 0
     """every how many steps; 0 for never"""
+    rules: RuleSet = NO_RULES
+    """of the user's own"""
 
     @property
     def max_restarts(self) -> int:
@@ -129,6 +133,7 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
         "--dry-run", action="store_true", help="show what would be started, and start nothing"
     )
     group.add_argument("--verify-replicas", type=int, metavar="N", help=VERIFY_HELP)
+    group.add_argument("--rules", metavar="FILE", help=rule_files.HELP)
     group.add_argument("--no-pty", action="store_true", help=NO_PTY_HELP)
     group.add_argument(
         "--token-file", metavar="FILE", help="a secret that all nodes know (or HOLDFAST_TOKEN)"
@@ -175,6 +180,9 @@ def parse(argv: Sequence[str]) -> RunFlags:
         remarks = (*([meeting.remark] if meeting.remark else []), *remarks)
     else:
         port, remarks = 0, meeting.remarks
+    rules = rule_files.load(typed.rules, os.getcwd())
+    if rules.rules and typed.logs_specs:
+        unseen = (*unseen, "your rules have no effect with --logs-specs: they need the output")
     return RunFlags(
         torchrun=typed,
         patience=patience,
@@ -185,9 +193,10 @@ def parse(argv: Sequence[str]) -> RunFlags:
         runs=typed.runs,
         pty=not typed.no_pty,
         port=port,
-        remarks=(*remarks, *unseen),
+        remarks=(*remarks, *unseen, *([rules.remark] if rules.remark else [])),
         meeting=None if isinstance(meeting, OneNode) else meeting,
         verify_replicas=typed.verify_replicas or 0,
+        rules=rules.rules,
     )
 
 

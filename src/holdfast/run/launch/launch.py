@@ -158,6 +158,7 @@ def _prepare(
         local=places.local.paths if places else None,
         folder_writer=places.writer if places else None,
         tails=places.tails if places else None,
+        heard=places.rules.add if places and places.rules.rules else None,
         rank_environment=rank_environment,
         copies=(
             getattr(typed, "duplicate_stdout_filters", ()),

@@ -12,6 +12,7 @@ import functools
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std, to_map
@@ -29,6 +30,7 @@ PrepareEnvironment = Callable[[int, Environment], Environment]
 INHERITED = ""
 """torch's word for: the rank writes where we write"""
 Copies = tuple[RankLog, tuple[bytes, ...]]
+Heard = Callable[[int, int, bytes, float], None]
 LAST_LINES = 5.0
 """seconds for the disk to take the end of the logs"""
 
@@ -52,6 +54,7 @@ class Logs(LogsSpecs):
         local: RunPaths | None = None,
         folder_writer: FolderWriter | None = None,
         tails: OutputTails | None = None,
+        heard: Heard | None = None,
         rank_environment: PrepareEnvironment | None = None,
         copies: tuple[Sequence[str], Sequence[str]] = ((), ()),
         instead: LogsSpecs | None = None,
@@ -63,7 +66,8 @@ class Logs(LogsSpecs):
         copy of that folder on a local disk, for what ranks write themselves. `copies` are
         torchrun's --duplicate-*-filters, `instead` the user's own --logs-specs: it then says where
         output goes. `pty`: where we write to a terminal, a rank does. `prefix_template`: what
-        --tee puts before each line, where the flag says so."""
+        --tee puts before each line, where the flag says so. `heard` gets the rank, 0 for stdout or
+        1, and all that is printed there."""
         super().__init__(log_dir, redirects, tee, local_ranks_filter)
         self.attempt = -1
         self.next_attempt: int | None = None
@@ -75,6 +79,7 @@ class Logs(LogsSpecs):
         self._writer = folder_writer
         self._own_writer: FolderWriter | None = None
         self._tails = tails or OutputTails()
+        self._heard = heard
         self._places = LogPlaces(paths, log_dir) if paths else None
         self._rank_environment = rank_environment
         self._copies = copies
@@ -174,7 +179,7 @@ class Logs(LogsSpecs):
         """`both`: the rank's stdout and stderr in one, as they go to one place."""
         rank, name = int(env["RANK"]), ("stdout", "stderr")[kind]
         log = self._log(rank, name, env)
-        heard = both or kind == 1
+        last_words = both or kind == 1
         stream = RankStream(
             f"rank {rank}" if both else f"rank {rank} ({name})",
             screen=kind + 1,
@@ -182,13 +187,19 @@ class Logs(LogsSpecs):
             log=log,
             prefix=prefix,
             copies=copies,
-            heard=functools.partial(self._tails.add, rank) if heard else _not_heard,
+            heard=functools.partial(self._hear, rank, kind, last_words),
         )
         if log is not None:
             log.when_refused(functools.partial(self._refused, stream))
-            if heard:
+            if last_words:
                 self._tails.keep_file(rank, log.path)
         return stream
+
+    def _hear(self, rank: int, kind: int, last_words: bool, text: bytes) -> None:  # noqa: FBT001
+        if last_words:
+            self._tails.add(rank, text)
+        if self._heard:
+            self._heard(rank, kind, text, time.monotonic())
 
     def _connect(self, stream: RankStream, like: int | None) -> str:
         assert self._pump
@@ -284,10 +295,6 @@ class Logs(LogsSpecs):
             if missing := self._own_writer.close(LAST_LINES):
                 warn(missing)
             self._writer = self._own_writer = None
-
-
-def _not_heard(_: bytes) -> None:
-    """Hears it."""
 
 
 class TorchrunLogs(Logs):

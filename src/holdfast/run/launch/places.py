@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.analysis.rules.rule import NO_RULES, RuleSet
+from holdfast.run.launch.output_rules import OutputRules
 from holdfast.run.launch.output_tail import OutputTails
 from holdfast.run.launch.socket_folder import LocalFolder
 from holdfast.run.runs.folder_writer import FolderNews, FolderWriter
@@ -14,11 +16,17 @@ LAST_LINES = 5.0
 
 
 class RunPlaces:
-    def __init__(self, paths: RunPaths | None, tell: Callable[[FolderNews], None]) -> None:
+    def __init__(
+        self,
+        paths: RunPaths | None,
+        tell: Callable[[FolderNews], None],
+        rules: RuleSet = NO_RULES,
+    ) -> None:
         """`paths` is None when nothing can be kept; `tell` is called from another thread."""
         self.paths = paths
         self.local = LocalFolder()
         self.tails = OutputTails()
+        self.rules = OutputRules(rules)
         self.writer: FolderWriter | None = None
         if paths is not None:
             self.writer = FolderWriter(paths.folder, tell=tell, keep_open=(self.local.lock,))

@@ -271,6 +271,9 @@ class MemberWatch:
             assert rank.death
             self.reporter.exited(self.attempt, rank, rank.death.code)
         self.guard.run("the kernel's counters", lambda: self.observer.read_counters(now))
+        self.guard.run(
+            "your rules", lambda: self.reporter.rule_remarks(self.observer.read_rules(now))
+        )
         return bool(died)
 
     def _observe_last(self) -> None:

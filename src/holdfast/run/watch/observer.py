@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from mmap import mmap
 from typing import Any
@@ -59,7 +59,7 @@ class Observer:
         self.deaths = DeathWatch()
         self.kernel_log = KernelLog()
         self.looker = Looker()
-        self.events = EventListener()
+        self.events = EventListener(places.rules.rules)
         self.gpu_driver = GpuWatch()
         self.ras = RasWitness()
         self.rdma_cards = RdmaWatch()
@@ -149,6 +149,7 @@ class Observer:
         numbers = {local_rank: self.numbers.get(local_rank, local_rank) for local_rank in pids}
         files = {rank: here.events(attempt, rank) for rank in numbers.values()}
         self.events.begin(attempt, files, steps=steps)
+        self.events.rules.begin(now)
         if attempt > self.attempt and writer is not None:
             writer.copy_now(done=here.attempt(self.attempt))
         self.attempt = attempt
@@ -186,6 +187,7 @@ class Observer:
     def close(self) -> None:
         """What ranks reported last is read before: the last save is often made at the very end."""
         self.events.finish()
+        self.places.rules.close()
         self.deaths.close()
         self.kernel_log.close()
 
@@ -251,6 +253,16 @@ class Observer:
     def evidence_age(self, now: float) -> float:
         return now - self.evidence_at
 
+    def read_rules(self, now: float) -> Sequence[str]:
+        """Lines of the ranks here that the user's own rules matched become their events; sentences
+        about rules that could not be looked at."""
+        news = self.places.rules.look()
+        for rank, event in news.events:
+            self.events.add(rank, event)
+        if news.gap:
+            self.events.rules.restart_timers(now)
+        return news.remarks
+
     def new_events(self) -> list[TrackedEvent]:
         """What ranks have reported of checkpoints since this was last asked."""
         return self.events.news()
@@ -264,6 +276,7 @@ class Observer:
         watched = self.watched()
         for rank in (*self.ranks, *(rank for rank in watched if rank not in self.ranks)):
             rank.reset_timers(now, late=late)
+        self.events.rules.restart_timers(now)
         self.slept_at = now
 
     def take_evidence(self, number: int = 0, *, ask_ras: bool = False) -> None:

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.analysis.job.journal_records import RankEventRecord
+from holdfast.analysis.rules.rule import NO_RULES, RuleSet
+from holdfast.analysis.rules.tracker import RuleHit, RuleTracker
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
+from holdfast.run.launch import output_rules
 from holdfast.run.watch import resume_tracker
 from holdfast.run.watch.numbers_tracker import NumbersTracker
 from holdfast.run.watch.resume_tracker import TrackedEvent
@@ -55,7 +58,8 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 class EventListener:
     """One job, all its attempts. Only the launcher's one thread touches it."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: RuleSet = NO_RULES) -> None:
+        self.rules = RuleTracker(rules)
         self.account = CheckpointAccount()
         self.numbers = NumbersTracker()
         self._attempt = 0
@@ -98,6 +102,9 @@ class EventListener:
     def _track(self, rank: int, event: dict[str, Any]) -> TrackedEvent:
         """What a bug of ours does not understand is journalled as the rank wrote it."""
         try:
+            if event["kind"] == output_rules.EVENT:
+                self.rules.saw(_rule_hit(rank, event))
+                return TrackedEvent(self.account, None)
             if self.numbers.concerns(event):
                 record, sentence = self.numbers.add(rank, event, time.monotonic())
                 return TrackedEvent(self.account, record, sentence)
@@ -110,3 +117,17 @@ class EventListener:
         """What has come since the last time this was asked."""
         news, self._news = self._news, []
         return news
+
+
+def _rule_hit(rank: int, event: dict[str, Any]) -> RuleHit:
+    """A line of any node's rank, dated to now: its clock is another one there."""
+    value = event["value"]
+    return RuleHit(
+        rule=str(event["rule"]),
+        rank=rank,
+        at=time.monotonic(),
+        line=str(event["line"]),
+        value=None if value is None else float(value),
+        exceeded=str(event["exceeded"]),
+        count=int(event["count"]),
+    )

@@ -19,11 +19,13 @@ from holdfast.analysis.job.journal_records import (
     OwnFaultRecord,
     ProgressRecord,
     RankRecord,
+    RuleRecord,
     SignalRecord,
     TransportRecord,
     VerdictRecord,
 )
 from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.analysis.rules.tracker import RuleNotice
 from holdfast.analysis.scene.scene import RankView, Scene, SurvivingProcess
 from holdfast.catalogue import traits
 from holdfast.fault import Broken
@@ -138,6 +140,17 @@ class Reporter:
             if (scene.attempt, found.slug) not in self._news_said:
                 self._news_said.add((scene.attempt, found.slug))
                 self.judgement(found, scene, action="", steps=pace.steps(scene), evidence="")
+
+    def rule_notices(self, due: Iterable[RuleNotice], *, attempt: int, steps: int) -> None:
+        """Of rules of the user's own; they never lead to an action."""
+        for notice in due:
+            fields = msgspec.structs.asdict(notice)
+            self.journal.write(RuleRecord(**fields, attempt=attempt, steps=steps))
+            self.screen.say(run_screen.own_rule(notice))
+
+    def rule_remarks(self, remarks: Iterable[str]) -> None:
+        for remark in remarks:
+            self.own_screen.say(remark)
 
     def noticed(self, found: Verdict) -> None:
         """A notice is said: when steps continue, that is said too."""

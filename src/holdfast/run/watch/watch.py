@@ -183,7 +183,11 @@ class Watch:
         if self.acted_on:
             deaths = self.observer.all_deaths()
             self._exit_code = exit_codes.exit_code_of(*self.acted_on, deaths)
+        self._last_of_rules()
         self.observer.ranks_stopped()
+
+    def _last_of_rules(self) -> None:
+        self.guard.run("your rules", lambda: self._read_rules(time.monotonic(), last=True))
 
     def exit_code(self) -> int:
         return self._exit_code
@@ -191,6 +195,7 @@ class Watch:
     def close(self) -> None:
         # Ranks that ended well since the last look: their last steps and exits count too.
         self.guard.run("the last look", lambda: self._observe(time.monotonic()))
+        self._last_of_rules()
         self.observer.close()
         self._report_events(time.monotonic())
 
@@ -233,7 +238,22 @@ class Watch:
             self.reporter.exited(attempt, rank, rank.death.code)
         self.guard.run("the kernel's counters", lambda: self.observer.read_counters(now))
         self.guard.run("the reports of other nodes", lambda: self._take_in_reports(now))
+        self.guard.run("your rules", lambda: self._read_rules(now))
         self.guard.run("the events of the ranks", lambda: self._report_events(now))
+
+    def _read_rules(self, now: float, *, last: bool = False) -> None:
+        """`last`: of this attempt; what was found so far is said now."""
+        rules = self.observer.places.rules
+        if not rules.rules:
+            return
+        if last:
+            rules.finish(now)
+        self.reporter.rule_remarks(self.observer.read_rules(now))
+        living = [view.rank for view in self._scene(now).ranks if view.death is None]
+        until = rules.searched_until(now)
+        tracker = self.observer.events.rules
+        due = tracker.last_lines() if last else tracker.notices(now, living, until=until)
+        self.reporter.rule_notices(due, attempt=self.attempt, steps=self.progress.steps)
 
     def _take_in_reports(self, now: float) -> None:
         if self.others.slept():
