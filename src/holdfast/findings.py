@@ -166,6 +166,23 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         return Grade.of(self.confidence)
 
 
+class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule of the user's own found in the logs of a job."""
+
+    rule: str
+    severity: str
+    """'note', 'warning', 'error' or 'cause', as its user wrote"""
+    what: str
+    """'line', 'number', 'missing' or 'stopped'"""
+    ranks: tuple[int, ...] = ()
+    reason: str
+    """what it means, in the user's words, and what was seen"""
+    count: int = 0
+    """of lines"""
+    evidence: tuple[Evidence, ...] = ()
+    fix: str = ""
+
+
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """The story of a fault, written once: `explain`, the docs and the JSON all show this."""
 

@@ -59,7 +59,22 @@ def test_a_killed_rank_is_named_and_the_job_restarted(tmp_path: Path) -> None:
     assert replicas == [(0, 15, []), (1, 20, [])], "compared in both attempts, and equal"
 
 
+RULES = r"""
+[tool.holdfast.rules.too-far]
+pattern = '^step (\d+)'
+means = "it went too far"
+above = 5
+
+[tool.holdfast.rules.logs-steps]
+pattern = "step"
+means = "no steps are logged"
+every = 1
+"""
+
+
 def test_a_rank_that_sleeps_is_noticed_and_ended_when_patience_is_over(tmp_path: Path) -> None:
+    """The user's own rules speak meanwhile; nothing is done about what they say."""
+    (tmp_path / "pyproject.toml").write_text(RULES)
     done = ran(
         tmp_path,
         *TWO_MORE,
@@ -78,6 +93,10 @@ def test_a_rank_that_sleeps_is_noticed_and_ended_when_patience_is_over(tmp_path:
         ("verdict", "rank-stuck", [1]),
         FROM_ZERO,
     ]
+    own = [(r["rule"], r["what"], r["ranks"]) for r in done.records("rule") if r["attempt"] == 0]
+    assert ("too-far", "number", [0]) in own
+    assert ("logs-steps", "stopped", []) in own
+    assert "notice[your rule] too-far (warning): it went too far: 10 is above 5" in done.err
     verdict = done.records("verdict")[0]
     assert verdict["victims"] == [0]
     assert "ddp.py" in verdict["reason"]

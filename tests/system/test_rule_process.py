@@ -47,7 +47,7 @@ def test_whole_lines_are_searched_whatever_pieces_they_come_in(start: Start) -> 
         search.feed(7, piece, at=1.0)
     assert found(search) == [(1, 1, "step 1"), (0, 2, "error: disk"), (1, 3, "step 3")]
     search.end(7, at=2.0)
-    assert found(search) == [(0, 3, "x err: ")]
+    assert found(search) == [(0, 3, "half err: ")]
 
 
 def test_numbers_are_read_and_compared(start: Start) -> None:

@@ -46,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a running job, by asking NCCL's RAS (2.28.7 or newer); default: NCCL_RAS_ADDR, else "
         "localhost:28028",
     )
+    parser.add_argument(
+        "--rules",
+        metavar="FILE",
+        help="your own rules: a TOML file with [rules.NAME] tables (default: those that a run was "
+        "started with, else [tool.holdfast.rules] of the nearest pyproject.toml)",
+    )
     runs.add_folder_only(parser)
     parser.add_argument("--list", action="store_true", help="every fault, one line each")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -108,11 +114,16 @@ def _is_piped_to() -> bool:
 
 def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
     from holdfast.cli.reading import Progress
-    from holdfast.explain.gather import gather
+    from holdfast.explain.gather import RuleChoice, gather
+    from holdfast.system import rule_files
 
     chosen = [folder for path in paths for folder in _folders(path) or [path]]
     stdin = sys.stdin.buffer if sys.stdin else None
-    wreckage = gather(chosen, stdin=stdin, progress=Progress(chosen))
+    loaded = rule_files.load(arguments.rules, os.getcwd())
+    if loaded.remark:
+        streams.remark(loaded.remark)
+    rules = RuleChoice(loaded.rules, typed=arguments.rules is not None)
+    wreckage = gather(chosen, stdin=stdin, progress=Progress(chosen), rules=rules)
     _refuse_if_nothing_was_read(wreckage)
     return _answer(wreckage, arguments)
 
@@ -218,6 +229,7 @@ def _answer(
         remarks=report.remarks,
         places=places,
         ras=ras,
+        rules=report.rules,
     )
     streams.answer(answer, encoding=document.ENCODING if arguments.json else None)
     return 1 if report.failed else 0

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.analysis.logs.patterns import all_patterns, nccl, watchdog
+from holdfast.analysis.logs.rule_matches import RulesSeen
 from holdfast.analysis.logs.wreckage import (
     Exit,
     InputSource,
@@ -64,6 +65,18 @@ def assemble(collected: Collected) -> Wreckage:
         versions=settings.versions(sightings),
         live_verdicts=collected.live_verdicts,
         ras=tuple(sorted(collected.ras, key=lambda one: one.at)),
+        rules=_rules(collected, book),
+    )
+
+
+def _rules(collected: Collected, book: ProcessMap) -> RulesSeen:
+    seen = collected.rules.seen()
+    matches = [(one, placed(one.lines[0], book)) for one in seen.matches]
+    return msgspec.structs.replace(
+        seen,
+        matches=tuple(msgspec.structs.replace(one, rank=line.rank) for one, line in matches),
+        told=tuple(collected.rules_told),
+        ended_well=collected.ended_well,
     )
 
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from holdfast.analysis.logs import ras_evidence
+from holdfast.analysis.logs import own_rules, ras_evidence
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage, quote
 from holdfast.analysis.scene.secondary_errors import SURVIVED
 from holdfast.catalogue import traits
 from holdfast.explain import live_verdict
 from holdfast.fault import Broken, Fault
-from holdfast.findings import Diagnosis, Evidence, Grade
+from holdfast.findings import Diagnosis, Evidence, Grade, RuleFinding
 from holdfast.text import ranks, shorten
 
 RUNNER_UP = 0.5
@@ -40,11 +40,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """the earliest signs of trouble, where no answer is likely"""
     remarks: tuple[str, ...] = ()
     """what could not be read, and faces that raised"""
+    rules: tuple[RuleFinding, ...] = ()
+    """what the user's own rules found; those that are an answer are among the diagnoses too"""
 
 
 def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Explanation:
     answers, bugs = _ask(wreckage, faults)
-    ordered = _in_order(live_verdict.weigh(wreckage, answers))
+    own = own_rules.judge(wreckage)
+    weighed = live_verdict.weigh(wreckage, answers)
+    ordered = _in_order([*weighed, *own_rules.diagnoses(own, wreckage)])
     failed = bool(ordered) or _went_wrong(wreckage)
     likely = bool(ordered) and ordered[0].grade in (Grade.CERTAIN, Grade.LIKELY)
     unread = [f"{s.name}: {s.problem}" for s in wreckage.sources if s.problem]
@@ -54,7 +58,8 @@ def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Explanation:
         ),
         failed=failed,
         anomalies=() if likely or not failed else _earliest(wreckage),
-        remarks=(*unread, *bugs),
+        remarks=(*unread, *wreckage.rules.remarks, *bugs),
+        rules=own,
     )
 
 

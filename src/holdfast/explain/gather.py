@@ -7,6 +7,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +16,7 @@ from holdfast.analysis.collectives import own_numbers
 from holdfast.analysis.logs.wreckage import InputSource, Wreckage
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.ras import reading as ras
+from holdfast.analysis.rules.rule import NO_RULES, RuleSet
 from holdfast.analysis.scene.scene import LastWords, Recorder
 from holdfast.explain.assemble import assemble
 from holdfast.explain.read import (
@@ -51,23 +53,35 @@ def gather(
     *,
     stdin: Reader | None = None,
     progress: Callable[[int], None] | None = None,
+    rules: RuleChoice | None = None,
 ) -> Wreckage:
     """Read everything under these paths, or what is piped in; `progress` gets bytes read."""
-    collector = _Collector(progress)
+    collector = _Collector(progress, rules)
     plain = [path for path in paths if not run_folder.looks_like(path)]
     for run in run_folder.read_all([path for path in paths if path not in plain]):
         collector.read_run(run)
     if plain or not paths:
-        collector.read_all(plain, stdin)
+        collector.read_plain(plain, stdin)
     return collector.wreckage()
 
 
 def gather_bytes(files: Mapping[str, bytes]) -> Wreckage:
     """The same for files that are in memory: name -> content."""
-    collector = _Collector(None)
+    collector = _Collector(None, None)
     for name, content in files.items():
         collector.read(Opened(name, io.BytesIO(content), size=len(content)), file_names.hints(name))
     return collector.wreckage()
+
+
+class RuleChoice(NamedTuple):
+    """Which rules of the user's own logs are searched for."""
+
+    given: RuleSet = NO_RULES
+    typed: bool = False
+    """they were named for this call: runs are searched for them as well, not for their own"""
+
+    def of_run(self, own: RuleSet) -> RuleSet:
+        return self.given if self.typed else own
 
 
 @functools.cache
@@ -76,8 +90,9 @@ def _scanner() -> Scanner:
 
 
 class _Collector:
-    def __init__(self, progress: Callable[[int], None] | None) -> None:
+    def __init__(self, progress: Callable[[int], None] | None, rules: RuleChoice | None) -> None:
         self._progress = progress
+        self._rules = rules
         self._collected = Collected()
         self._logs = LogReader(_scanner(), self._collected)
         self._packed = run_folder.Packed()
@@ -88,8 +103,13 @@ class _Collector:
         journal = run.paths.journal
         size = os.path.getsize(journal) if os.path.exists(journal) else 0
         self._tell(run.story, InputSource(name=journal, kind="journal", size=size))
+        if self._rules:
+            self._search_for(self._rules.of_run(run.rules()), times=False)
         for rank, file in () if run.story.finished else run.files():
             self.read_all([file], None, told=FileNameHints(rank=rank, host=run.marker.node))
+
+    def _search_for(self, rules: RuleSet, *, times: bool) -> None:
+        self._collected.rules.use(rules, times=times)
 
     def _tell(self, story: Story, journal: InputSource) -> None:
         found = self._collected
@@ -97,10 +117,18 @@ class _Collector:
         known = {(one.rank, one.code) for one in found.exits}
         found.exits.extend(one for one in story.exits if (one.rank, one.code) not in known)
         found.live_verdicts += story.told
+        if self._rules:
+            found.rules_told += [(record, journal.name, line) for line, record in story.rules]
+            found.ended_well |= story.finished
         found.pids |= story.pids
         found.worlds |= story.worlds
         found.host = found.host or story.host
         found.world_size = story.world_size or found.world_size
+
+    def read_plain(self, paths: Sequence[str], stdin: Reader | None) -> None:
+        if self._rules:
+            self._search_for(self._rules.given, times=True)
+        self.read_all(paths, stdin)
 
     def read_all(
         self, paths: Sequence[str], stdin: Reader | None, *, told: FileNameHints | None = None
@@ -117,10 +145,7 @@ class _Collector:
 
     def read(self, opened: Opened, named: FileNameHints) -> None:
         peek = opened.peek()
-        if story := self._packed.story(opened):
-            self._tell(story, opened.source("journal"))
-            return
-        if self._packed.passes_over(opened.name):
+        if self._belongs_to_packed_run(opened) or self._packed.passes_over(opened.name):
             return
         named = _on(named, self._packed.node(opened.name))
         if named.attempt is not None:
@@ -156,6 +181,15 @@ class _Collector:
         if nccl_tests.looks_like(peek):
             return self._read_nccl_tests
         return self._read_recorder_table if recorder_table.looks_like(peek) else None
+
+    def _belongs_to_packed_run(self, opened: Opened) -> bool:
+        """Its journal or its rules, which say how the rest of it is read."""
+        if story := self._packed.story(opened):
+            self._tell(story, opened.source("journal"))
+        elif self._rules and (rules := self._packed.rules(opened)) is not None:
+            self._search_for(self._rules.of_run(rules), times=False)
+            return True
+        return bool(story)
 
     def _read_log(self, opened: Opened, named: FileNameHints, peek: bytes) -> str:
         """Only short texts are ever pasted from a terminal."""
@@ -219,6 +253,7 @@ class _Collector:
         self._collected.sources.append(source)
 
     def wreckage(self) -> Wreckage:
+        self._collected.rules.close()
         read = dumps.read_all([dump for _, _, dump in self._dumps])
         for (opened, rank, _), answer in zip(self._dumps, read, strict=True):
             problem = answer.why if isinstance(answer, Unread) else opened.problem

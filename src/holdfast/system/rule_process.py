@@ -84,10 +84,13 @@ class _Frame(NamedTuple):
 
 
 class RuleProcess:
-    def __init__(self, patterns: Sequence[SearchedPattern], *, apart: float = 0.0) -> None:
-        """`apart`: seconds between two hits of one pattern in one stream; others are counted."""
+    def __init__(
+        self, patterns: Sequence[SearchedPattern], *, apart: float = 0.0, quoted: int = 300
+    ) -> None:
+        """`apart`: seconds between two hits of one pattern in one stream; others are counted.
+        `quoted`: characters of a line that are handed back."""
         self._patterns = dict(enumerate(patterns))
-        self._apart = apart
+        self._apart, self._quoted = apart, quoted
         self._lock = threading.RLock()
         self._held: dict[int, bytes] = {}
         self._lines: dict[int, int] = {}
@@ -243,7 +246,8 @@ class RuleProcess:
 
     def _start(self) -> None:
         told = [{"index": i, **msgspec.structs.asdict(p)} for i, p in self._patterns.items()]
-        config = json.dumps({"patterns": told, "apart": self._apart}).encode() + b"\n"
+        settings = {"patterns": told, "apart": self._apart, "quoted": self._quoted}
+        config = json.dumps(settings).encode() + b"\n"
         CURRENT.pack_into(self._current, 0, -1)
         command = [sys.executable, "-I", "-S", rule_worker.__file__]
         ours, theirs = socket.socketpair()

@@ -33,11 +33,9 @@ BUDGET = 1.0
 MEMORY = 1 << 30
 LONGEST = 4_000
 """characters of a line that are searched"""
-QUOTED = 300
-"""characters of it that are reported"""
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-_STARTS = re.compile(r"\](?::\s?| )|: |[|>] ")
-"""what ends a prefix that a launcher puts before each line"""
+_STARTS = re.compile(r"""\](?::\s?| )|:\ ?"|: |[|>0-9Z-] """)
+"""what may end a prefix that a launcher or a logger puts before each line"""
 _MOST_STARTS = 12
 
 
@@ -113,6 +111,7 @@ class Worker:
         self.patterns = [Pattern(one) for one in told["patterns"]]
         self.apart = float(told["apart"])
         """seconds between two reports of one pattern in one stream; those between are counted"""
+        self.quoted = int(told["quoted"])
         self._current = current
         self._reported: dict[tuple[int, int, bool], float] = {}
         self._left_out: dict[tuple[int, int, bool], int] = {}
@@ -150,7 +149,13 @@ class Worker:
                 told |= {"value": str(value) if value is not None else "", "beyond": beyond}
                 told["text"] = found[0][:60] if value is None else ""
             if count := self._counted((pattern.index, stream, beyond), at):
-                yield {**told, "at": at, "line": line[:QUOTED], "start": start, "count": count}
+                yield {
+                    **told,
+                    "at": at,
+                    "line": line[: self.quoted],
+                    "start": start,
+                    "count": count,
+                }
 
     def _counted(self, key: tuple[int, int, bool], at: float) -> int:
         """How many lines this report stands for; 0 where it waits for the next one."""

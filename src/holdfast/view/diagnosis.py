@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from holdfast.findings import Culprit, Diagnosis, Evidence, Grade
+from holdfast.findings import Culprit, Diagnosis, Evidence, Grade, RuleFinding
 from holdfast.text import ranks, shorten
 from holdfast.view.text import harmless
 
@@ -19,6 +19,7 @@ WIDTH = 100
 REMARKS = 6
 GRADE = max(len(grade.value) for grade in Grade)
 """width of that column"""
+SEVERITY = len("warning")
 
 UNEXPLAINED = (
     "Something failed, and no fault in the catalogue explains it. The earliest signs of trouble "
@@ -48,9 +49,10 @@ def report(
     remarks: Sequence[str],
     places: Sequence[Evidence] = (),
     ras: Sequence[str] = (),
+    rules: Sequence[RuleFinding] = (),
 ) -> str:
     """`places`: where each rank of a running job is; nothing failed there, at most it hangs.
-    `ras`: what NCCL itself says of one."""
+    `ras`: what NCCL itself says of one. `rules`: what the user's own found."""
     blocks = []
     if diagnoses:
         blocks.append(leading(diagnoses[0]))
@@ -64,6 +66,9 @@ def report(
     shown = set(diagnoses[0].evidence if diagnoses else ())
     if early := [item for item in anomalies if item not in shown]:
         blocks.append("\n".join(["earliest signs of trouble:", *_listed(early)]))
+    named = {one.slug for one in diagnoses}
+    if context := [one for one in rules if one.rule not in named]:
+        blocks.append("\n".join(["your rules:", *map(_rule, context)]))
     if places:
         blocks.append("\n".join(["where each rank is:", *map(_place, places)]))
     if ras:
@@ -102,6 +107,13 @@ def evidence(item: Evidence) -> str:
     rank = f"rank {item.rank}: " if item.rank is not None else ""
     text = _cut(item.quote)
     return f"{harmless(where)}: {rank}{text}" if where else f"{rank}{text}"
+
+
+def _rule(item: RuleFinding) -> str:
+    head = _wrapped(f"{item.severity:<{SEVERITY}}  {item.rule}: {item.reason}", "  ", "    ")
+    shown = [f"    --> {evidence(one)}" for one in item.evidence]
+    helps = [_wrapped(f"help: {item.fix}", "    ", "          ")] if item.fix else []
+    return "\n".join([head, *shown, *helps])
 
 
 def _listed(items: Sequence[Evidence]) -> list[str]:

@@ -12,7 +12,7 @@ from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.nodes.pairs import pair_states, round_trips
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.status import SettingStatus, Timeout, VariableInfo
-from holdfast.findings import Diagnosis, Evidence, Finding, Page
+from holdfast.findings import Diagnosis, Evidence, Finding, Page, RuleFinding
 from holdfast.text import printable
 
 SCHEMA = "holdfast/1"
@@ -115,9 +115,10 @@ def diagnoses(
     remarks: Sequence[str],
     places: Sequence[Evidence] = (),
     ras: Sequence[str] = (),
+    rules: Sequence[RuleFinding] = (),
 ) -> str:
     """What `holdfast explain PATH --json` prints; `places` and `ras` only of a job that still
-    lives."""
+    lives, `rules` only where the user has some and they found something."""
     listed = [
         {name: value for name, value in msgspec.structs.asdict(one).items() if name != "order"}
         | {"grade": one.grade}
@@ -135,6 +136,8 @@ def diagnoses(
         document["places"] = places
     if ras:
         document["ras"] = ras
+    if rules:
+        document["rules"] = rules
     return _dump(document)
 
 

@@ -115,14 +115,15 @@ def judgement(
     return told
 
 
-def own_rule(notice: RuleNotice) -> list[str]:
-    """A notice of a rule of the user's own."""
+def own_rule(notice: RuleNotice, *, last: bool) -> list[str]:
+    """A notice of a rule of the user's own; `last`: the ranks have ended."""
     told = [f"notice[your rule] {notice.rule} ({notice.severity}): {notice.reason}"]
     if notice.what == "back":
         return told
     if notice.quote:
         told.append(f"  --> {notice.quote}")
-    told.append(f"  action    {NO_ACTION}")
+    if not last:
+        told.append(f"  action    {NO_ACTION}")
     return [*told, f"  help: {notice.fix}"] if notice.fix else told
 
 

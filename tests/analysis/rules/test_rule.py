@@ -44,7 +44,7 @@ def test_every_key_is_read() -> None:
 def test_two_keys_are_enough() -> None:
     (found,) = rule.parse({"x": {"pattern": "spilled", "means": "it is slow"}}, "f").rules
     assert (found.severity, found.ranks) == (Severity.WARNING, RanksAsked.ANY)
-    assert found.tells_of_lines
+    assert found.reports_lines
     assert not found.must_appear
 
 

@@ -90,7 +90,7 @@ def test_every_kind_is_decoded_as_the_type_that_wrote_it() -> None:
 SAMPLES: dict[str, Any] = {
     "rank": 1, "seen": "lo", "name": "nofile", "soft": 1, "raised_to": 2, "exit_code": 0,
     "slug": "x", "action": "stop", "signal": "SIGABRT", "step": 3, "path": "/c", "interval": 9.0,
-    "digest": "aa",
+    "digest": "aa", "rule": "loss-too-high",
 }  # fmt: skip
 
 

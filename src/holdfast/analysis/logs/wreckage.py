@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from holdfast.analysis.logs.pattern import LogPattern, Role
+from holdfast.analysis.logs.rule_matches import RulesSeen
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.ras.answer import RasAnswer
 from holdfast.analysis.scene.scene import Frame, Recorder, Stack
@@ -173,6 +174,8 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """of our own run folders, in the attempt that is explained; oldest first"""
     ras: tuple[RasAnswer, ...] = ()
     """what NCCL's RAS said while the job ran, oldest first"""
+    rules: RulesSeen = RulesSeen()
+    """what logs and journals show of the user's own rules"""
 
     def seen(self, *patterns: LogPattern) -> tuple[Sighting, ...]:
         """Every sighting of any of these, in the order read."""

@@ -72,7 +72,7 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True):
         return self.within is not None or self.every is not None
 
     @property
-    def tells_of_lines(self) -> bool:
+    def reports_lines(self) -> bool:
         """A line, or the number in one, is what is told."""
         return self.reads_number or not self.must_appear
 
@@ -116,6 +116,19 @@ def parse(table: Any, file: str) -> RuleSet:
     if len(table) > MOST_RULES:
         raise ConfigError(f"{file}: {len(table)} rules; at most {MOST_RULES} are read")
     return RuleSet(rules=tuple(_rule(name, body, file) for name, body in table.items()), file=file)
+
+
+def decode(content: bytes, file: str) -> RuleSet:
+    """As a run's folder keeps them; none where the file is damaged, or not ours."""
+    try:
+        kept = msgspec.json.decode(content, type=RuleSet)
+        table = {one.name: msgspec.to_builtins(one) for one in kept.rules}
+        for body in table.values():
+            del body["name"]
+        given = {n: {k: v for k, v in b.items() if v not in (None, "")} for n, b in table.items()}
+        return parse(given, file)
+    except (ValueError, RecursionError):  # ConfigError and msgspec's are ValueErrors
+        return NO_RULES
 
 
 def _rule(name: str, body: Any, file: str) -> OwnRule:

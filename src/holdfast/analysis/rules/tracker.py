@@ -1,4 +1,4 @@
-"""Lines that rules matched, and the time -> what is told of a running job. Pure.
+"""Lines that rules matched, and the time -> what is said about a running job. Pure.
 
 A rule speaks at most once a minute, then every two, four, … minutes: what 512 ranks write at the
 same time is one notice. Nothing here ends a job.
@@ -98,7 +98,7 @@ class _RuleState:
 
     def saw(self, hit: RuleHit) -> None:
         self._last[hit.rank] = hit.at
-        if not self.rule.tells_of_lines or (self.rule.reads_number and not hit.exceeded):
+        if not self.rule.reports_lines or (self.rule.reads_number and not hit.exceeded):
             return
         if not self._waiting:
             self.due = max(self.due, hit.at + GATHER)

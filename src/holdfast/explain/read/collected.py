@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from holdfast.analysis.job.journal_records import RuleRecord
 from holdfast.analysis.logs.wreckage import (
     Exit,
     InputSource,
@@ -20,6 +21,7 @@ from holdfast.analysis.machine import Unread
 from holdfast.analysis.ras.answer import RasAnswer
 from holdfast.analysis.scene.scene import Recorder, Stack
 from holdfast.analysis.scene.secondary_errors import SURVIVED
+from holdfast.explain.read.rule_reader import RuleReader
 
 FIRST = 20
 LAST = 5
@@ -82,6 +84,9 @@ class Collected:
         """source -> the attempt in its name"""
         self.local_ranks: dict[str, int] = {}
         """source -> the local rank in its name"""
+        self.rules = RuleReader()
+        self.rules_told: list[tuple[RuleRecord, str, int]] = []
+        self.ended_well = False
         self.order = 0
         self._piles: dict[tuple[object, ...], _Pile] = {}
         self._kept = 0

@@ -20,6 +20,7 @@ from holdfast.explain.read.line_prefix import Grammar, Head
 from holdfast.explain.read.records import RecordLine
 from holdfast.explain.read.scan import FOLLOWING, Hit, LogTail, Scanner
 from holdfast.explain.read.survival import Survival
+from holdfast.system.rule_process import PatternHit
 
 SAMPLE = 200
 """lines that decide what kind of log it is"""
@@ -55,9 +56,10 @@ class LogReader:
         survival = Survival(
             lambda number, raw: _line(line_prefix.head(raw, grammar), named, opened.name, number)
         )
-        hits = self._scanner.lines(opened, tail=tail, in_json=wrapped)
         quoted: int | None = None
         """the rank whose words a launcher repeats"""
+        rules = self._collected.rules
+        hits = self._scanner.lines(rules.listening(opened), tail=tail, in_json=wrapped)
         for hit in records.unwrapped(hits) if wrapped else hits:
             head = line_prefix.head(hit.text, grammar)
             if section := all_patterns.SECTION.regex.search(head.text):
@@ -82,7 +84,18 @@ class LogReader:
         last = [(n, records.texts(text)[-1] if wrapped else text) for n, text in tail.lines()]
         self._collected.survive(survival.survived(last))
         self._remember_ends(lines, last, named, opened.name, grammar)
+        if rules.rules:
+            self._match_rules(named, opened.name, grammar, wrapped=wrapped)
+            ends = (*lines[:SAMPLE], *(text for _, text in last[-SAMPLE:]))
+            rules.spans([line_prefix.head(line, grammar).at for line in ends])
         return "kernel" if _is_kernel(lines[:SAMPLE], grammar) else "log"
+
+    def _match_rules(
+        self, named: FileNameHints, source: str, grammar: Grammar, *, wrapped: bool
+    ) -> None:
+        for found in self._collected.rules.hits():
+            if head := _head_of_match(found, grammar, wrapped=wrapped):
+                self._collected.rules.saw(found, _line(head, named, source, found.number))
 
     def _see(self, head: Head, hit: Hit | RecordLine, line: LogLine) -> tuple[str, ...]:
         """Record every pattern this line matches; the slugs of faults it may be the cause of."""
@@ -183,6 +196,23 @@ def _exception(
     if all_patterns.ERROR.regex.search(text):
         return tracebacks.printed(head, hit.after(FOLLOWING), grammar)
     return None
+
+
+def _head_of_match(found: PatternHit, grammar: Grammar, *, wrapped: bool) -> Head | None:
+    """The line that a rule matched. A match at what may only look like the end of a prefix counts
+    where the text of the line begins there."""
+    texts = records.texts(found.line) if wrapped else [found.line]
+    heads = [line_prefix.head(text, grammar) for text in texts]
+    if not found.start:
+        return heads[0]
+    rest = found.line[found.start :]
+    return next((head for head in heads if _begins_alike(head.text, rest)), None)
+
+
+def _begins_alike(text: str, other: str) -> bool:
+    """As far as a record of JSON leaves it."""
+    count = min(len(text), len(other), 12)
+    return bool(count) and text[: count // 2 + 1] == other[: count // 2 + 1]
 
 
 def _line(head: Head, named: FileNameHints, source: str, number: int) -> LogLine:

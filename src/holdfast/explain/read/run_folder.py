@@ -11,6 +11,8 @@ import msgspec
 from holdfast.analysis.job import run_marker
 from holdfast.analysis.job.run_marker import RunMarker
 from holdfast.analysis.job.run_paths import MARKER, RunPaths
+from holdfast.analysis.rules import rule
+from holdfast.analysis.rules.rule import RuleSet
 from holdfast.analysis.scene.scene import LastWords
 from holdfast.explain.read import run_journal
 from holdfast.explain.read.inputs import Opened
@@ -18,6 +20,8 @@ from holdfast.explain.read.run_journal import Story
 
 _JOURNAL = "journal.jsonl"
 _LARGEST_MARKER = 64 << 10
+_LARGEST_RULES = 1 << 20
+_RULES = "rules.json"
 _WORDS = "last_words.json"
 _OF_A_RANK = ("stdout.log", "stderr.log", _WORDS, f"{_WORDS}.crash", f"{_WORDS}.recorder.json")
 """in the order in which they are read: the log tells more than what is repeated in the others"""
@@ -43,6 +47,10 @@ class RunFolder(msgspec.Struct, frozen=True, kw_only=True):
             for name in _listed(evidence):
                 if taken := _TAKEN.fullmatch(name):
                     yield int(taken[1]) if taken[1] else None, os.path.join(evidence, name)
+
+    def rules(self) -> RuleSet:
+        """The user's own, as they were when the run began."""
+        return rule.decode(_content(self.paths.rules, _LARGEST_RULES), self.paths.rules)
 
     def evidence_folders(self) -> list[str]:
         """Oldest first."""
@@ -108,7 +116,7 @@ def story_of_node(text: bytes, source: str, marker: RunMarker, leading: dict[str
         leading[marker.of] = story
         return story
     # Its sentences are the coordinator's, and are told once.
-    return msgspec.structs.replace(story, told=(), finished=lead.finished)
+    return msgspec.structs.replace(story, told=(), rules=(), finished=lead.finished)
 
 
 def _authority(one: RunFolder) -> tuple[object, ...]:
@@ -161,6 +169,13 @@ class Packed:
             story = run_journal.read(text, opened.name)
         self._stories[f"{folder}/"] = story
         return story
+
+    def rules(self, opened: Opened) -> RuleSet | None:
+        """When this is the file of a packed run that has the user's own rules."""
+        folder, _, file = opened.name.rpartition("/")
+        if file != _RULES or f"{folder}/" not in self._stories:
+            return None
+        return rule.decode(opened.whole(_LARGEST_RULES), opened.name)
 
     def node(self, name: str) -> str:
         """Of which node this member of an archive is; '' where that is not known."""

@@ -21,6 +21,7 @@ from holdfast.analysis.job.journal_records import (
     JudgementRecord,
     LaunchRecord,
     RankRecord,
+    RuleRecord,
     VerdictRecord,
     decode_lines,
     kind_of,
@@ -59,6 +60,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     """its launcher wrote the end of the run"""
     newest_at: float = 0.0
     """when its last line was written"""
+    rules: tuple[tuple[int, RuleRecord], ...] = ()
+    """what it said of the user's own rules, with the number of the line"""
 
 
 def read(text: bytes, source: str, *, attempt: int | None = None) -> Story:
@@ -93,6 +96,7 @@ def read(text: bytes, source: str, *, attempt: int | None = None) -> Story:
         finished=finished,
         ended=any(isinstance(r, EndRecord) for r in records),
         newest_at=max((r.t for r in records), default=0.0),
+        rules=tuple((number, r) for number, r in mine if isinstance(r, RuleRecord)),
     )
 
 

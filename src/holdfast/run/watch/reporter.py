@@ -141,12 +141,14 @@ class Reporter:
                 self._news_said.add((scene.attempt, found.slug))
                 self.judgement(found, scene, action="", steps=pace.steps(scene), evidence="")
 
-    def rule_notices(self, due: Iterable[RuleNotice], *, attempt: int, steps: int) -> None:
-        """Of rules of the user's own; they never lead to an action."""
+    def rule_notices(
+        self, due: Iterable[RuleNotice], *, attempt: int, steps: int, last: bool
+    ) -> None:
+        """Of rules of the user's own, which never lead to an action; `last`: the ranks ended."""
         for notice in due:
             fields = msgspec.structs.asdict(notice)
             self.journal.write(RuleRecord(**fields, attempt=attempt, steps=steps))
-            self.screen.say(run_screen.own_rule(notice))
+            self.screen.say(run_screen.own_rule(notice, last=last))
 
     def rule_remarks(self, remarks: Iterable[str]) -> None:
         for remark in remarks:

@@ -253,7 +253,8 @@ class Watch:
         until = rules.searched_until(now)
         tracker = self.observer.events.rules
         due = tracker.last_lines() if last else tracker.notices(now, living, until=until)
-        self.reporter.rule_notices(due, attempt=self.attempt, steps=self.progress.steps)
+        steps = self.progress.steps
+        self.reporter.rule_notices(due, attempt=self.attempt, steps=steps, last=last)
 
     def _take_in_reports(self, now: float) -> None:
         if self.others.slept():
