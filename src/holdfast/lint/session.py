@@ -16,7 +16,7 @@ from holdfast import catalogue
 from holdfast.analysis.source.source import LintingMachine, Source, SourceKind, SourceSetting
 from holdfast.fault import Fault
 from holdfast.findings import Place
-from holdfast.lint import link, read, walk
+from holdfast.lint import images, link, read, walk
 from holdfast.lint.config import LintConfig
 from holdfast.lint.detect_language import Language, by_name
 from holdfast.lint.ignore import IgnoreComments, names_of
@@ -99,7 +99,8 @@ class LintSession:
     def _launch_scripts(
         self, launch_scripts: list[tuple[int, FileSources]], scripts: list[Numbered]
     ) -> None:
-        together = link.with_hosts([s for _, piece in launch_scripts for s in piece.sources])
+        read_so_far = [s for _, piece in launch_scripts for s in piece.sources]
+        together = images.with_launches(link.with_hosts(read_so_far))
         self._links = link.LaunchLinks(together, [file.path for _, file in scripts])
         rest = iter(together)
         for order, piece in launch_scripts:

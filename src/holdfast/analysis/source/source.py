@@ -158,10 +158,12 @@ class ContainerRun(msgspec.Struct, frozen=True, kw_only=True):
     """A container that is started: `docker run`, `podman run`, a compose service."""
 
     engine: str
-    """'docker', 'podman', 'compose', 'kubernetes', 'apptainer'"""
+    """'docker', 'podman', 'compose', 'kubernetes', 'apptainer'; 'image': of a Dockerfile"""
     options: tuple[Flag, ...]
     """by docker's long names: network, ipc, shm-size, sysctl, ulimit, gpus, env, privileged,
-    publish, user, volume, pid, cap-add, device, runtime; one entry per occurrence"""
+    publish, user, volume, pid, cap-add, device, runtime; one entry per occurrence. 'build' is the
+    Dockerfile, 'command' and 'entrypoint' stand for those keys of a compose service, 'form' is
+    the exec or shell form of what an image starts"""
     place: Place
     image: str = ""
     words: tuple[ShellWord, ...] = ()
@@ -169,7 +171,7 @@ class ContainerRun(msgspec.Struct, frozen=True, kw_only=True):
     service: str = ""
     """its name in a compose file or manifest"""
     ends: Place | None = None
-    """where its text ends, in a compose file or manifest"""
+    """behind its text, in a compose file, a manifest or a Dockerfile"""
     replicas: int | None = 1
     """of a compose service; None where it is only known when it starts"""
 

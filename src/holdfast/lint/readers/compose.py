@@ -150,11 +150,24 @@ def _options(documents: YamlDocuments, service: Node) -> Iterator[Flag]:
             yield from _limits(documents, value)
         elif name == "deploy":
             yield from _devices(documents, value)
+        elif name == "build":
+            yield from _build(documents, key, value)
+        elif name in ("command", "entrypoint"):
+            yield flag(documents, key, name, "")
 
 
 def flag(documents: YamlDocuments, node: Node, name: str, written: str) -> Flag:
     value, known = filled(written)
     return Flag(name=name, value=value, place=documents.place(node), known=known)
+
+
+def _build(documents: YamlDocuments, key: Node, node: Node) -> Iterator[Flag]:
+    """The Dockerfile, from the folder of this file; not where a stage in its middle is built."""
+    if documents.get(node, "target") is not None:
+        return
+    context = str(node.value) if node.id == "scalar" else documents.scalar(node, "context")
+    name = documents.scalar(node, "dockerfile") or "Dockerfile"
+    yield flag(documents, key, "build", f"{context or '.'}/{name}")
 
 
 def _listed(documents: YamlDocuments, node: Node, name: str) -> Iterator[Flag]:

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.analysis.source.source import Source, SourceKind, SourceSetting
+from holdfast.analysis.source.source import (
+    ContainerRun,
+    Flag,
+    Source,
+    SourceKind,
+    SourceSetting,
+)
 from holdfast.lint.readers import shell
 from holdfast.lint.readers.shell import grammar
 from holdfast.lint.readers.shell.nested_text import FileText, NestedText
@@ -40,6 +46,8 @@ class _Stage:
         self.scope = scope
         self.entrypoint: list[list[WordPiece]] | None = None
         self.command: list[list[WordPiece]] | None = None
+        self.started: list[NestedText] = []
+        """the texts of CMD and ENTRYPOINT"""
 
 
 def read(
@@ -61,7 +69,20 @@ def read(
         else:
             _read_one(instruction, stage, ground, reading)
     _start(stage, ground, reading)
-    return shell.source(reading, file, SourceKind.DOCKERFILE, complete=complete)
+    containers = tuple(_image(stage))
+    return shell.source(
+        reading, file, SourceKind.DOCKERFILE, complete=complete, containers=containers
+    )
+
+
+def _image(stage: _Stage) -> Iterator[ContainerRun]:
+    """What a container of the last stage runs, unless whoever starts it says otherwise."""
+    texts = [text for text in stage.started if text.data]
+    if texts:
+        first, last = texts[0].place(0), texts[-1].place(len(texts[-1].data) - 1)
+        exec_form = any(text.data.lstrip().startswith(b"[") for text in texts)
+        form = Flag(name="form", value="exec" if exec_form else "shell", place=first)
+        yield ContainerRun(engine="image", options=(form,), place=first, ends=last)
 
 
 # --- instructions ---------------------------------------------------------------------------------
@@ -130,6 +151,7 @@ def _read_one(
             index = reading.setting(setting)
             stage.scope.set(setting.name, _variable(setting, index))
     elif name in ("RUN", "CMD", "ENTRYPOINT"):
+        stage.started += [body] if name != "RUN" else []
         options = OWN_OPTION.match(body.data) if name == "RUN" else None
         body = body.part(options.end() if options else 0, len(body.data))
         words = _exec_form(body)

@@ -75,17 +75,13 @@ def gpus(container: ContainerRun) -> int | None:
 
 def launches_inside(source: Source, container: ContainerRun) -> list[Launch]:
     """The launchers that run in it."""
+    starts = [launch for launch in source.launches if launch.kind in command_line.STARTERS]
     if container.ends is not None:
-        first, last = container.place, container.ends
-    elif container.words:
-        first, last = container.words[0].place, container.words[-1].place
-    else:
+        return [one for one in starts if container.place <= one.place < container.ends]
+    if not container.words:
         return []
-    return [
-        launch
-        for launch in source.launches
-        if launch.kind in command_line.STARTERS and first <= launch.place <= last
-    ]
+    first, last = container.words[0].place, container.words[-1].place
+    return [one for one in starts if first <= one.place <= last]
 
 
 def launch_inside(source: Source, container: ContainerRun) -> Launch | None:
