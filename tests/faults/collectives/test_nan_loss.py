@@ -104,6 +104,29 @@ test_explain = explain_table(
                saying=["not finite"]),
     recognises(wreckage("[rank2]: RuntimeError: Function 'LogBackward0' returned nan values in its "
                         "0th output."), sure=0.9, rank=None, saying=["backward of Log"]),
+    # Each rank prints its own: the first one had the batch or the GPU.
+    recognises(wreckage(*[f"[rank{r}]: step {n} loss nan" for n in range(7, 10) for r in range(4)
+                          if n > 7 or r == 2]), sure=0.55, rank=2,
+               saying=["at step 7, on rank 2 first, later on the others"]),
+    recognises(wreckage(*[f"[rank{r}]: step {n} loss nan" for n in range(7, 10) for r in range(4)]),
+               sure=0.55, rank=None, saying=["at step 7, printed by ranks 0-3"]),
+    recognises(wreckage("step 9 loss tensor(nan, device='cuda:0')"), sure=0.35, rank=None,
+               saying=["loss was nan at step 9"]),
+    recognises(wreckage(*[" Train loss/train/total: nan"] * 3), sure=0.55, rank=None,
+               saying=["loss was nan"]),
+    recognises(wreckage("Epoch 3:  40%|####      | 40/100 [00:10<00:15, 4.0it/s, v_num=1, "
+                        "train_loss_step=nan.0]"),
+               sure=0.35, rank=None, saying=["loss was nan"]),
+    recognises(wreckage("FloatingPointError: Loss became infinite or NaN at iteration=12!"),
+               sure=0.9, rank=None, saying=["at iteration 12"]),
+    recognises(wreckage("Loss is nan, stopping training"), sure=0.9, rank=None,
+               saying=["not finite"]),
+    recognises(wreckage("[rank2]: RuntimeError: Train loss contains a NaN."), sure=0.9, rank=None,
+               saying=["not finite"]),
+    recognises(wreckage("[rank3]: ../torch/csrc/distributed/c10d/NanCheck.cu:34: checkForNaN: "
+                        "block: [0,0,0], thread: [8,0,0] Assertion `!isnan(data[i])` failed."),
+               sure=0.9, rank=3, saying=["on rank 3"]),
+    passes_over(wreckage("Monitored metric val_loss = nan is not finite. Previous best value was")),
     passes_over(wreckage("step 3 loss 0.1")),
     passes_over(wreckage("best loss: inf", "best_val_loss=inf", "val_loss: nan", "eval loss nan")),
     passes_over(wreckage("loss: inf")),  # a scaler looks for its scale

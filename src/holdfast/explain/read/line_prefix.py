@@ -60,16 +60,23 @@ _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 
 # A field is named after what it tells: `rank__rank`, `nccl__pid`.
 _PREFIXES = {
-    "rank": r"\[rank[: ]{0,2}(?P<rank__rank>\d{1,7})(?:/\d+)?\]:? ?",
+    "rank": r"\[(?:rank|RANK)[:= ]{0,2}(?P<rank__rank>\d{1,7})(?:/\d+)?\]:? ?",
     "glog": rf"\[[IWEFVC](?:(?P<glog__day>\d{{3,4}}) (?P<glog__time>{_TIME}))? [\w./\-]+:\d+\] ?",
     "elastic": rf"[IWEFVC](?P<elastic__day>\d{{4}}) (?P<elastic__time>{_TIME})\s+"
     r"(?P<elastic__pid>\d+) \S+:\d+\] ?(?:\[[\d/_]+\] )?",
     "date": rf"\[?(?P<date__day>\d{{4}}[-/]\d\d[-/]\d\d)[T _](?P<date__time>{_TIME})"
-    r"(?:Z| ?[+-]\d\d:?\d\d)?\]?(?: -|,|:)? ?",
+    r"(?:Z| ?[+-]\d\d:?\d\d)?\]?(?: -| >>|,|:)? ?",
+    # journalctl -o short-full
+    "full": r"[A-Z][a-z]{2} (?P<full__day>\d{4}-\d\d-\d\d) "
+    rf"(?P<full__time>{_TIME}) [A-Z]{{2,5}} ",
+    "logfmt": rf"(?:time|ts)=\"?(?P<logfmt__day>\d{{4}}-\d\d-\d\d)T(?P<logfmt__time>{_TIME})"
+    r"[^\s\"]{0,6}\"? level=\w{4,8} (?:(?!msg=)[\w.]{1,40}=\S{1,200} ){0,4}msg=\"?",
     "american": rf"\[?(?P<american__day>\d\d/\d\d/(?:\d{{4}}|\d\d)) (?P<american__time>{_TIME})\]?"
     r"(?: -|:)? ?",
     "tee": r"\[[A-Za-z_]{1,20}(?P<tee__local_rank>\d{1,4})\]:",
     "mpi": r"\[[^\]\s]{1,60},(?P<mpi__rank>\d{1,7})\]<std\w+>: ?",
+    # SageMaker's MPI
+    "sage": r"\[1,mpirank:(?P<sage__rank>\d{1,7}),(?P<sage__host>[\w.\-]{1,60})\]<std\w+>: ?",
     "horovod": r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?P<horovod__rank>\d{1,7})\]"
     r"<std\w+>:? ?",
     "nccl": rf"(?P<nccl__host>{_HOST}):(?P<nccl__pid>\d{{1,9}}):\d+ (?:\[-?\d+\] |(?=NCCL ))",
@@ -77,16 +84,25 @@ _PREFIXES = {
     r"pid=(?P<ray__pid>\d{1,9})(?:, ip=(?P<ray__host>[^)\s]+))?\) ?",
     "pod": r"\[pod/(?P<pod__host>[^/\]\s]+)/[^\]]*\] ?",
     "compose": r"(?P<compose__host>[A-Za-z][\w.\-]*-\d+) {1,40}\| ?",
-    "syslog": r"(?P<syslog__day>[A-Z][a-z]{2} [ \d]\d) (?P<syslog__time>\d\d:\d\d:\d\d) "
+    "syslog": rf"(?P<syslog__day>[A-Z][a-z]{{2}} [ \d]\d) (?P<syslog__time>{_TIME}) "
     rf"(?P<syslog__host>{_HOST}) [\w./\-]+(?:\[(?P<syslog__pid>\d{{1,9}})\])?: ",
     "uptime": r"\[ {0,6}\d{1,9}\.\d{3,6}\] ?",
     "dmesg": rf"\[[A-Z][a-z]{{2}} (?P<dmesg__day>[A-Z][a-z]{{2}} [ \d]\d) (?P<dmesg__time>{_TIME})"
     r" \d{4}\] ?",
+    "nvrx": rf"\[(?P<nvrx__host>{_HOST})\] \[workload:(?:(?P<nvrx__rank>\d{{1,7}})"
+    r"\((?P<nvrx__local_rank>\d{1,4})\))?[^\]]{0,60}\] (?:[\w.]{1,60}:\d+ )?",
+    # llm-foundry and Composer
+    "composer": r"rank(?P<composer__rank>\d{1,7})\[(?P<composer__pid>\d{1,9})\]\[[^\]]{1,60}\]: "
+    rf"(?:{_LEVEL}: [\w.]{{1,80}}: )?",
     "cri": r"std(?:err|out) [FP] ",
     "nemo": rf"\[NeMo [DIWEC] (?P<nemo__day>\d{{4}}-\d\d-\d\d) (?P<nemo__time>{_TIME})[^\]]*\] ?",
-    "place": r"\[[\w./<>\-]+\.(?:py|cpp|cc|cu|h|hpp):\d+(?::[\w<>]+)?\] ?",
+    "place": rf"\[titan\] |\[{_LEVEL}\|[\w.]{{1,60}}:\d+\] ?"
+    r"|\[[\w./<>\-]+\.(?:py|cpp|cc|cu|h|hpp):\d+(?::[\w<>]+)?\] ?",
     "level": rf"\[{_LEVEL}\] ?|{_LEVEL}:[\w.]+:|(?:- )?{_LEVEL} - (?:[\w.]+ - )?"
-    rf"|\| {_LEVEL} *\| [^|]{{0,80}}? - |{_LEVEL} {{1,5}}(?=\d{{4}}-)",
+    rf"|\| {_LEVEL} *\| [^|]{{0,80}}? - |{_LEVEL} {{1,5}}(?=\d{{4}}-)"
+    # torchtitan; Rust's loggers
+    rf"|[\w.]{{1,60}} - {_LEVEL} - | ?{_LEVEL} \[?[a-z_]\w{{0,40}}::[\w:]{{1,60}}?(?:\]|:) "
+    r"(?:src/\S{1,60}:\d+: )?",
     "logger": rf"[a-z_][\w.]{{2,60}}: \[{_LEVEL}\] ",
     "spot": r"\[(?P<spot__host>[A-Za-z][\w.\-]*):(?P<spot__local_rank>\d{1,4})\]: ?",
     # Logs come by mail and through issue trackers, quoted.
@@ -129,7 +145,7 @@ def head(raw: str, grammar: Grammar = PLAIN) -> Head:
         _take(found, kind, prefix, grammar)
         names.append(kind)
         at = prefix.end()
-        if kind == "date" and (tag := _TAG.match(raw, at)):  # journalctl -o short-iso
+        if kind in ("date", "full") and (tag := _TAG.match(raw, at)):  # journalctl -o short-iso
             found.host, at = tag["host"], tag.end()
             names.append("tag")
     if found.rank is None and (told := _RANK_IN_TEXT.match(raw, at)):

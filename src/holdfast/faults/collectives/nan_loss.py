@@ -113,7 +113,8 @@ def _fix(scene: Scene, step: int, culprits: tuple[int, ...]) -> str:
 COLONS = tuple(f":{' ' * width}" for width in range(9))  # numbers are often printed to a width
 PRINTED = FAULT.log_pattern(
     "printed",
-    r"(?:(?P<before>\w+) )?(?P<name>[\w/.-]*(?:loss|grad_norm))['\"]?\s*[:=]?\s*['\"]?"
+    r"(?:(?P<before>\w+) )?(?P<name>[\w/.-]*(?:loss(?:/train/total|_step)?|grad[_ ]norm))"
+    r"['\"]?\s*[:=]?\s*(?:['\"]|tensor\()?"
     r"(?P<value>(?i:nan|-?inf(?:inity)?))(?:\.0)?\b(?!\w)",
     anchors=tuple(
         f"{name}{between}{value}"
@@ -121,6 +122,18 @@ PRINTED = FAULT.log_pattern(
         for between in (" ", "=", " = ", "': ", "': '", '": ', '": "', *COLONS)
         for value in ("nan", "inf", "NaN", "NAN", "INF", "Inf")
         if (between, value) != (" ", "inf")  # 'loss information'
+    )
+    + tuple(
+        f"{name}{value}"
+        for name in (
+            "oss tensor(",
+            "oss: tensor(",
+            "oss=tensor(",
+            "grad norm: ",
+            "_loss_step=",
+            "loss/train/total: ",
+        )
+        for value in ("nan", "inf")
     ),
     example="[rank2]: {'loss': nan, 'grad_norm': nan, 'learning_rate': 5e-05, 'epoch': 0.1}",
     role=Role.CONTEXT,
@@ -132,7 +145,13 @@ REFUSED = FAULT.log_pattern(
     r"(?:NaN|Inf|nan|inf)|found (?:NaN|Inf) in local (?:forward loss|grad norm)"
     r"|Minimum loss scale reached|Current loss scale already at minimum"
     r"|The total norm of order \S+ for gradients from `parameters` is non-finite"
-    r"|Function '(?P<function>\w+)' returned nan values in its \d+th output",
+    r"|Function '(?P<function>\w+)' returned nan values in its \d+th output"
+    # detectron2; torchvision's and DeiT's references; Composer; Lightning; fairseq.
+    r"|Loss became infinite or NaN at iteration=(?P<iteration>\d+)"
+    r"|Loss is (?:nan|inf|NaN), stopping training|Train loss (?:\w{1,60} )?contains a NaN"
+    r"|Monitored metric \S*(?<!val_)loss = (?:nan|inf) is not finite|gradients are Nan/Inf"
+    # torch's own check of what enters a collective (TORCH_NCCL_NAN_CHECK, TORCH_DIST_NAN_CHECK).
+    r"|NanCheck\.cu:\d+.{0,200} Assertion `!isnan|NaN found in input tensor\.",
     anchors=(
         "The loss returned in `training_step` is",
         "in local forward loss calculation",
@@ -141,6 +160,13 @@ REFUSED = FAULT.log_pattern(
         "Current loss scale already at minimum",
         "for gradients from `parameters` is non-finite",
         "returned nan values in its",
+        "Loss became infinite or NaN at iteration",
+        ", stopping training",
+        " contains a NaN",
+        " is not finite",
+        "gradients are Nan/Inf",
+        "NanCheck.cu:",
+        "NaN found in input tensor.",
     ),
     example="[rank3]: RuntimeError: Rank 3, node n7, device 3, iteration 2: Unexpected result nan "
     "(message='found NaN in local forward loss calculation')",
@@ -162,25 +188,53 @@ def loss_was_not_finite(wreckage: Wreckage) -> Diagnosis | None:
     if not printed or (lines < LASTS and "nan" not in _value(printed).lower()):
         return None  # an infinite loss once or twice: a scaler looks for its scale
     ranks = sightings.writers(printed)
+    first = _first_of_several(printed)
+    shown = printed[0] if first is None else next(s for s in printed if s.rank == first)
     return FAULT.diagnosis(
-        f"the {_name(printed[0])} was {_value(printed).lower()}{_at_step(printed[0])}"
-        + (f", printed by {text.ranks(ranks)}" if ranks else "")
+        f"the {_name(shown)} was {_value(printed).lower()}{_at_step(shown)}"
+        + (
+            f", on rank {first} first, later on the others"
+            if first is not None
+            else f", printed by {text.ranks(ranks)}"
+            if ranks
+            else ""
+        )
         + (f", in {lines} lines" if lines > 1 else ""),
         confidence=0.55 if lines >= LASTS else 0.35,
-        seen=printed,
-        culprit=Culprit(),
+        seen=[shown, *(one for one in printed if one is not shown)],
+        culprit=Culprit(rank=first),
         fix=f"resume from a checkpoint before it; {FIND_OUT}; clip gradients or lower the learning "
         "rate",
-        unknown=["which rank was first: trainers print the loss of one rank, or the mean of all"],
+        unknown=["which rank was first: trainers print the loss of one rank, or the mean of all"]
+        if first is None
+        else [],
     )
+
+
+def _first_of_several(printed: list[Sighting]) -> int | None:
+    """The rank whose own loss was not finite some steps before that of every other rank."""
+    began: dict[int, int] = {}
+    for one in printed:
+        found = STEP.search(one.line.text)
+        if one.rank is not None and found and "loss" in one.fields["name"].lower():
+            step = int(found[1])
+            began[one.rank] = min(step, began.get(one.rank, step))
+    in_order = sorted(began, key=lambda rank: began[rank])
+    alone = len(in_order) > 1 and began[in_order[0]] < began[in_order[1]]
+    return in_order[0] if alone else None
 
 
 def _refused(refused: tuple[Sighting, ...], printed: list[Sighting]) -> Diagnosis:
     """A trainer or torch itself stopped for it. Where it names a rank, that is where it was."""
     named = sightings.field(refused, "rank")
-    own = "local" in refused[0].line.text or "training_step" in refused[0].line.text
+    own = any(
+        word in refused[0].line.text for word in ("local", "training_step", "NanCheck", "input")
+    )
     rank = int(named) if named else refused[0].rank if own else None
-    function, step = sightings.field(refused, "function"), sightings.field(refused, "step")
+    function, step = (
+        sightings.field(refused, "function"),
+        (sightings.field(refused, "step") or sightings.field(refused, "iteration")),
+    )
     said = [
         f"on rank {rank}" if rank is not None else "",
         f"at iteration {step}" if step else _at_step(printed[0]).strip() if printed else "",
@@ -203,7 +257,7 @@ def _is_of_training(one: Sighting) -> bool:
 
 
 def _name(one: Sighting) -> str:
-    return "gradient norm" if one.fields.get("name") == "grad_norm" else "loss"
+    return "gradient norm" if one.fields.get("name", "").startswith("grad") else "loss"
 
 
 def _value(seen: list[Sighting]) -> str:
