@@ -10,6 +10,7 @@ from holdfast.analysis.logs.wreckage import LoggedException, LogLine, Wreckage
 TIMEOUTS = (
     watchdog.WATCHDOG,
     watchdog.WAIT_TIMEOUT,
+    watchdog.PYTHON_WATCHDOG,
     watchdog.DUMP_SIGNALLED,
     watchdog.GLOO_TIMEOUT,
     watchdog.GLOO_WAIT,

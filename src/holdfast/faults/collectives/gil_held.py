@@ -123,11 +123,11 @@ def torch_could_not_acquire_the_gil(wreckage: Wreckage) -> Diagnosis | None:
 @FAULT.explain
 def watchdog_thread_hung(wreckage: Wreckage) -> Diagnosis | None:
     """The heartbeat monitor says that a thread hangs, not why: a CUDA call, a driver, or this."""
-    seen = wreckage.seen(watchdog.HEARTBEAT_STUCK)
+    seen = wreckage.seen(watchdog.HEARTBEAT_STUCK, watchdog.PYTHON_STUCK)
     if not seen or wreckage.seen(GIL) or blame.of(wreckage).explained:
         return None
     return FAULT.diagnosis(
-        f"the watchdog thread of {_who(seen[0].rank)} made no progress for minutes: it waited for "
+        f"the watchdog thread of {_who(seen[0].rank)} made no progress for long: it waited for "
         "the GIL, or a CUDA call did not return",
         confidence=0.35,
         seen=seen,

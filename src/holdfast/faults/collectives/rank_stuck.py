@@ -285,7 +285,7 @@ def _waited_for_the_unique_id(wreckage: Wreckage) -> Diagnosis | None:
     held = wreckage.seen(UNIQUE_ID)
     if any("reset" in s.line.text or "closed" in s.line.text for s in held):
         return None  # the store is gone: a different fault
-    owner = int(held[0].fields["owner"])
+    owner = int(held[0].fields.get("owner", 0))
     waiters = {s.rank for s in held if s.rank is not None} - {owner}
     return FAULT.diagnosis(
         f"rank {owner} of the group never reached its first NCCL collective, where it puts the "

@@ -146,7 +146,7 @@ def unique_id_never_came(wreckage: Wreckage) -> Diagnosis | None:
     held = [s for s in wreckage.seen(UNIQUE_ID) if TIMED_OUT.search(s.line.text)]
     if not held or blame.of(wreckage).explained or wreckage.seen(FIRST, WORKING, SAVING):
         return None
-    owner = int(held[0].fields["owner"])
+    owner = int(held[0].fields.get("owner", 0))
     return FAULT.diagnosis(
         f"the others waited until the timeout for rank {owner} of the group to reach its first "
         "collective: it may simply have been busy with data or caches that only it prepares",

@@ -202,5 +202,8 @@ def join_timeout_in_log(wreckage: Wreckage) -> Diagnosis | None:
 
 
 def _is_join_key(keys: str) -> bool:
-    """Store keys by which ranks announce themselves, and Gloo its addresses."""
+    """Store keys by which ranks announce themselves, and Gloo its addresses. NCCL's id is put there
+    by one rank, which rank-stuck names."""
+    if "nccl_storekey_" in keys:
+        return False
     return bool(re.search(r"rank_\d|/cpu//|default_pg/\d+//|worker_count|init/|torchelastic", keys))

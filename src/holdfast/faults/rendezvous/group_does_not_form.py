@@ -54,10 +54,10 @@ FAULT = Fault(
 NCCL_ERROR = FAULT.log_pattern(
     "bare",
     r"(?P<kind>ncclSystemError|ncclInternalError|ncclUnhandledCudaError|unhandled (?:system|cuda) "
-    r"error|internal error)(?=[,:]).*",
+    r"error|internal error)(?:(?=[,:])| \(run with NCCL_DEBUG| - please report this issue).*",
     anchors=(
         *("ncclSystemError", "ncclInternalError", "ncclUnhandledCudaError"),
-        *("unhandled system", "unhandled cuda", "internal error, NCCL"),
+        *("unhandled system", "unhandled cuda", "internal error, NCCL", "internal error - please"),
     ),
     example="RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:784, unhandled system error, NCCL "
     "version 2.7.8",

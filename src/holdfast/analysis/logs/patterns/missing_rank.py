@@ -10,9 +10,13 @@ _PATTERN = functools.partial(LogPattern, slug="rank-stuck")
 
 UNIQUE_ID = _PATTERN(
     name="rank-stuck: unique-id",
-    # Misspelt until torch 2.0.
-    pattern=r"retr(?:ie|ei)ving ncclUniqueId from \[(?P<owner>\d+)\]",
-    anchors=("retrieving ncclUniqueId from [", "retreiving ncclUniqueId from ["),
+    # Misspelt until torch 2.0. Since 2.15 only the key tells: the first rank of the group sets it.
+    pattern=r"retr(?:ie|ei)ving ncclUniqueId from \[(?P<owner>\d+)\]"
+    r"|wait timeout after \d+ms, keys: \S{0,200}nccl_storekey_\d+$",
+    anchors=(
+        *("retrieving ncclUniqueId from [", "retreiving ncclUniqueId from ["),
+        "nccl_storekey_",
+    ),
     example="torch.distributed.DistBackendError: [3] is setting up NCCL communicator and "
     "retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') "
     "got error: Socket Timeout",

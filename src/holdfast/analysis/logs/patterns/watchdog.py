@@ -29,9 +29,11 @@ _WORK = (
 
 WATCHDOG = _waited(
     name="clocks: watchdog",
-    pattern=rf"[Cc]aught collective operation timeout:? ?(?:{_WORK}\)?)?"
-    r"(?: ran for (?P<ran_ms>\d+) milliseconds)?",
-    anchors=("aught collective operation timeout",),
+    # Of the NCCL groups since torch 2.15: `[TC][rank=1][name=0] Operation timed out after 9 ms`.
+    pattern=rf"(?:[Cc]aught collective operation timeout:? ?(?:{_WORK}\)?)?"
+    r"|\[TC\]\S{0,200} Operation timed out(?= after ))"
+    r"(?: (?:ran for|after) (?P<ran_ms>\d+) m(?:illiseconds|s\b))?",
+    anchors=("aught collective operation timeout", "Operation timed out after "),
     example="[rank1]:[E1115 01:03:15.143127245 ProcessGroupNCCL.cpp:689] [Rank 1] Watchdog caught "
     "collective operation timeout: WorkNCCL(SeqNum=11, OpType=ALLREDUCE, NumelIn=1048576, "
     "NumelOut=1048576, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.",
@@ -172,14 +174,43 @@ HEARTBEAT_STUCK = _waited(
 TAKING_DOWN = _waited(
     name="clocks: taking-down",
     pattern=r"taking the entire process down|Some NCCL operations have failed or timed out"
-    r"|Terminating the process after attempting to dump debug info",
+    r"|Terminating the process after attempting to dump debug info"
+    r"|Aborting process on rank \d+ due to (?:timeout|error) - "
+    r"|Default timeout callback fired, calling os\.abort\(\)"
+    r"|Watchdog event loop appears stuck .{0,60} -- (?:aborting|exiting) process",
     anchors=(
         "taking the entire process down",
         "operations have failed or timed out",
         "Terminating the process after attempting",
+        "Aborting process on rank ",
+        "Default timeout callback fired",
+        "Watchdog event loop appears stuck",
     ),
     example="[rank1]:[E1115 01:04:15.1 ProcessGroupNCCL.cpp:621] [Rank 1] To avoid data "
     "inconsistency, we are taking the entire process down.",
+)
+ASYNC_ERROR = _waited(
+    name="clocks: async-error",
+    # Of the NCCL groups since torch 2.15: that NCCL failed, in NCCL's words for the code.
+    pattern=r"\[TC\]\S{0,200} (?:nccl hit async|Async) error on rank (?P<member>\d+): (?P<why>.*)",
+    anchors=("nccl hit async error on rank", "Async error on rank"),
+    example="[rank1]:[E1116 01:04:15.2 ProcessGroupNCCLUtils.cpp:330] [TC][rank=1][name=0] nccl hit "
+    "async error on rank 1: remote process exited or there was a network error",
+)
+PYTHON_WATCHDOG = _waited(
+    name="clocks: python-watchdog",
+    # torch/distributed/_watchdog.py, since 2.15: symmetric memory, backends written in Python.
+    pattern=r"Watchdog (?P<what>stream|cpu) timeout fired \(id=-?\d+\)",
+    anchors=("Watchdog stream timeout fired", "Watchdog cpu timeout fired"),
+    example="W1116 01:04:15.201000 4711 torch/distributed/_watchdog.py:304] Watchdog stream timeout "
+    "fired (id=3)",
+)
+PYTHON_STUCK = _waited(
+    name="clocks: python-watchdog-stuck",
+    pattern=r"Watchdog event loop appears stuck \(no response within (?P<seconds>\d+)",
+    anchors=("Watchdog event loop appears stuck",),
+    example="W1116 01:04:15.201000 4711 torch/distributed/_watchdog.py:341] Watchdog event loop "
+    "appears stuck (no response within 30.0s)",
 )
 WATCHDOG_DIED = _waited(
     name="clocks: watchdog-died",
@@ -209,5 +240,8 @@ ALL: tuple[LogPattern, ...] = (
     CLIENT_TIMEOUT,
     HEARTBEAT_STUCK,
     TAKING_DOWN,
+    ASYNC_ERROR,
+    PYTHON_WATCHDOG,
+    PYTHON_STUCK,
     WATCHDOG_DIED,
 )
