@@ -181,3 +181,25 @@ _PIECES = st.sampled_from(
 def test_any_line_gives_a_suffix(raw: str, bare: bool) -> None:
     found = head(raw, Grammar(bare_ranks=bare, hosts=frozenset({"node1"})))
     assert raw.endswith(found.text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["n1:0: [rank0]: a", "n1:1: b", "W1116 00:00:00.1 7 x.py:1] c"], "rank"),
+        (["n1:0: [rank0]: a", "n2:0: [rank4]: b"], "local_rank"),
+        (["n1:0: a", "n1:1: b", "n2:2: c"], "rank"),  # all lines have it, and 0 to 2 are ranks
+        (["n1:0: a", "n1:1: b", "c", "d", "e"], ""),
+        (["train.c:1: a", "train.c:0: b"], ""),
+        (["x:12: a", "x:44: b"], ""),
+        (["vm:12:34 [0] NCCL INFO x", "vm:12:35 [1] NCCL INFO x"], ""),
+    ],
+)
+def test_what_a_template_of_torchruns_puts_before_lines(lines: list[str], expected: str) -> None:
+    assert line_prefix.grammar_of(lines).host_and == expected
+
+
+def test_a_host_and_a_rank_before_torchs_own_prefix() -> None:
+    found = head("n1:3: [rank3]: boo", Grammar(host_and="rank"))
+    assert (found.host, found.rank, found.text) == ("n1", 3, "boo")
+    assert head("n1:3: ", Grammar(host_and="local_rank")).local_rank == 3

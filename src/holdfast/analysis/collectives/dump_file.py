@@ -140,17 +140,26 @@ def _from_status(document: dict[str, Any]) -> Recorder:
 
 def _over(chosen: Iterable[RecorderEntry]) -> Callable[[RecorderEntry], bool]:
     """Which entries are over. 'retired' means that it is not watched any more: of one that is
-    retired and not completed the time ran out. Only, Gloo's are never called completed."""
+    retired and not completed the time ran out. Only, Gloo's are never called completed. torch 2.14
+    and later record other backends from outside, and retire what they never hear of again when it
+    is issued (FlightRecorderHook.cpp, onPost): of these the last may not be over."""
+    listed = list(chosen)
     backends_with_states = {
-        entry.backend for entry in chosen if entry.state in ("started", "completed")
+        entry.backend for entry in listed if entry.state in ("started", "completed")
     }
+    last: dict[tuple[str, str, bool], int] = {}
+    for entry in listed:
+        lane = entry.group, entry.backend, entry.is_message
+        last[lane] = max(entry.sequence, last.get(lane, 0))
 
     def is_over(entry: RecorderEntry) -> bool:
         completed = entry.state == "completed"
-        if entry.retired is None:
-            return completed
-        has_states = entry.is_nccl or entry.backend in backends_with_states
-        return entry.retired and (completed or not has_states)
+        if entry.retired is None or completed:
+            return completed and entry.retired is not False
+        if entry.is_nccl or entry.backend in backends_with_states:
+            return False
+        lane = entry.group, entry.backend, entry.is_message
+        return entry.retired and (entry.backend in ("gloo", "") or entry.sequence < last[lane])
 
     return is_over
 

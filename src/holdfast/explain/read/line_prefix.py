@@ -6,8 +6,9 @@ none fits. `[Rank 3]` is torch's rank in the first group used, or a framework's 
 rank: it counts only where nothing better is there, and `[PG … Rank r]` (counted within
 a group) only for the default group. NCCL's `[0]` is a CUDA device, not a rank.
 
-Two prefixes look like ordinary text: srun's `12: ` and pdsh's `node7: `. They count only when a
-sample of the file fits them (`grammar_of`).
+Three prefixes look like ordinary text: srun's `12: `, pdsh's `node7: `, and `node7:12: `, the
+example of torchrun's --log-line-prefix-template. They count only when a sample of the file fits
+them (`grammar_of`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     """srun -l: `12: text`"""
     hosts: frozenset[str] = frozenset()
     """pdsh, clush: `node7: text`"""
+    host_and: str = ""
+    """torchrun's template: `node7:12: text`, where 12 is the 'rank' or the 'local_rank'"""
     indent: int = 0
     """blanks before every line, as in a listing that was pasted somewhere"""
     year: int = timestamps.YEAR
@@ -125,6 +128,9 @@ _RANK_IN_TEXT = re.compile(
 _TAG = re.compile(rf"(?P<host>{_HOST}) (?:kernel|[\w./\-]+\[(?P<pid>\d{{1,9}})\]): ")
 _BARE_RANK = re.compile(r" {0,5}(\d{1,6}): ?")
 _BARE_HOST = re.compile(r"([A-Za-z][\w.\-]*): ?")
+_HOST_AND_RANK = re.compile(rf"(?P<host>{_HOST}):(?P<number>\d{{1,6}}):(?: |$)")
+_TORCHS_RANK = re.compile(r"\[rank(\d{1,7})\]:")
+_FILE_NAME = re.compile(r"\.(?:py|c|cc|cpp|cu|h|hpp|sh|js|ts|go|rs|java|txt|log|ya?ml|json)$")
 _MID_LINE = re.compile(r"\[rank\d{1,7}\]:(?:\[[IWEF][\d ]| Traceback )")
 """a progress bar ends without a line break, so the next message follows on the same line"""
 
@@ -166,6 +172,10 @@ def _bare(raw: str, grammar: Grammar, found: Head, begin: int) -> int:
     if grammar.bare_ranks and (number := _BARE_RANK.match(raw, begin)):
         found.rank, found.grammar = int(number[1]), "srun"
         return number.end()
+    if grammar.host_and and (label := _HOST_AND_RANK.match(raw, begin)):
+        setattr(found, grammar.host_and, int(label["number"]))
+        found.host, found.grammar = label["host"], "template"
+        return label.end()
     if grammar.hosts and (host := _BARE_HOST.match(raw, begin)) and host[1] in grammar.hosts:
         found.host, found.grammar = host[1], "pdsh"
         return host.end()
@@ -207,9 +217,27 @@ def grammar_of(sample: Iterable[str]) -> Grammar:
     return Grammar(
         bare_ranks=len(lines) >= 4 and sum(numbers.values()) >= LABELLED * len(lines),
         hosts=frozenset(often) if labelled >= LABELLED * len(lines) else frozenset(),
+        host_and=_host_and(lines),
         indent=indent,
         year=years[0] if years else timestamps.YEAR,
     )
+
+
+def _host_and(lines: list[str]) -> str:
+    """What the number in `node7:12: ` is. torch's own `[rank12]:` behind it tells; without one
+    nearly all lines must have the label, with the numbers of ranks: a compiler's `a.c:12: ` has
+    others."""
+    found = [
+        (label, _TORCHS_RANK.match(line, label.end()))
+        for line in lines
+        if (label := _HOST_AND_RANK.match(line)) and not _FILE_NAME.search(label["host"])
+    ]
+    told = {(int(label["number"]), int(rank[1])) for label, rank in found if rank}
+    if told:
+        return "rank" if all(number == rank for number, rank in told) else "local_rank"
+    numbers = {int(label["number"]) for label, _ in found}
+    whole = len(numbers) > 1 and numbers == set(range(len(numbers)))
+    return "rank" if whole and len(found) >= LABELLED * len(lines) else ""
 
 
 def _is_host(name: str) -> bool:

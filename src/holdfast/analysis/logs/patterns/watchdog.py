@@ -194,16 +194,16 @@ ASYNC_ERROR = _waited(
     # Of the NCCL groups since torch 2.15: that NCCL failed, in NCCL's words for the code.
     pattern=r"\[TC\]\S{0,200} (?:nccl hit async|Async) error on rank (?P<member>\d+): (?P<why>.*)",
     anchors=("nccl hit async error on rank", "Async error on rank"),
-    example="[rank1]:[E1116 01:04:15.2 ProcessGroupNCCLUtils.cpp:330] [TC][rank=1][name=0] nccl hit "
-    "async error on rank 1: remote process exited or there was a network error",
+    example="[rank1]:[E1116 01:04:15.2 ProcessGroupNCCLUtils.cpp:330] [TC][rank=1][name=0] nccl "
+    "hit async error on rank 1: remote process exited or there was a network error",
 )
 PYTHON_WATCHDOG = _waited(
     name="clocks: python-watchdog",
     # torch/distributed/_watchdog.py, since 2.15: symmetric memory, backends written in Python.
     pattern=r"Watchdog (?P<what>stream|cpu) timeout fired \(id=-?\d+\)",
     anchors=("Watchdog stream timeout fired", "Watchdog cpu timeout fired"),
-    example="W1116 01:04:15.201000 4711 torch/distributed/_watchdog.py:304] Watchdog stream timeout "
-    "fired (id=3)",
+    example="W1116 01:04:15.201000 4711 torch/distributed/_watchdog.py:304] Watchdog stream "
+    "timeout fired (id=3)",
 )
 PYTHON_STUCK = _waited(
     name="clocks: python-watchdog-stuck",
