@@ -85,12 +85,21 @@ LAUNCHERS = (
          "ranks-missing"),
     Case("join", by_torchrun("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"),
          "join-timeout"),
-    Case("store reset", store_lost_by_agent(*store_call(RESET)), "store-host-lost", 0),
+    Case("store reset", store_lost_by_agent(*store_call(RESET)), "store-host-lost",
+         saying="or its machine or the path to it was lost"),
     Case("store closed, torch 2.4",
          store_lost_by_agent(*store_call("torch.distributed.DistNetworkError: failed to recv, got "
                                          "0 bytes")),
-         "store-host-lost", 0),
-    Case("store lost, outer exception only", store_lost_by_agent(), "store-host-lost", 0),
+         "store-host-lost"),
+    Case("store lost, outer exception only", store_lost_by_agent(), "store-host-lost"),
+    Case("at the end",
+         tuple(f"E0301 10:00:00.1 211 torch/distributed/elastic/agent/server/api.py:946] {line}"
+               for line in ("Error waiting on exit barrier. Elapsed: 300.1 seconds",
+                            *traceback("torch.distributed.DistStoreError: wait timeout after "
+                                       "300000ms, keys: /none/torchelastic/agent/terminal_state/"
+                                       "last_member", f"{SITE}/torch/distributed/elastic/agent/"
+                                       "server/api.py:933 _exit_barrier"))),
+         "node-lost", never="join-timeout"),
     Case("a rank's own exception, then the launcher's",
          (*traceback("KeyError: 'labels'", "/work/train.py:70 main", rank=5), EXIT_1,
           *store_lost_by_agent()),
@@ -278,6 +287,22 @@ GONE = (
          2, never="rank-frozen"),
     Case("Gloo lost no connection", tuple(GLOO_WAIT.format(rank=r) for r in (0, 1, 3)),
          "rank-stuck", 2, never="rank-killed", saying="so it hung or its process was stopped;"),
+    Case("Gloo's ranks gave up one after the other",
+         (CLOSED.format(rank=0), *(GLOO_WAIT.format(rank=r) for r in (1, 3))), "rank-stuck", 2,
+         never="rank-killed"),
+    Case("its launcher ended it after the others",
+         (*WAITED, CLOSED.format(rank=0), "Root Cause (first observed failure):",
+          "  rank      : 0 (local_rank: 0)", "  exitcode  : 1 (pid: 1000)",
+          "Other Failures:",
+          "  rank      : 2 (local_rank: 2)", "  exitcode  : -15 (pid: 1002)"),
+         "rank-stuck", 2, never="rank-frozen", saying="and took the launcher's SIGTERM"),
+    Case("SIGTERM did not end it",
+         (*WAITED, "Unable to shutdown process 1002 via 15, forcefully exiting via 9",
+          "Root Cause (first observed failure):",
+          "  rank      : 0 (local_rank: 0)", "  exitcode  : 1 (pid: 1000)",
+          "Other Failures:",
+          "  rank      : 2 (local_rank: 2)", "  exitcode  : -9 (pid: 1002)"),
+         "rank-frozen", 2, never="rank-killed", saying="or hangs in the kernel or a driver"),
     Case("every other rank speaks", tuple(watchdog(r) for r in (0, 2, 4, 6)), "rank-stuck", None,
          never="rank-killed"),
     Case("half of the ranks speak", tuple(watchdog(r) for r in (4, 5, 6, 7)), "rank-stuck", None,
@@ -309,3 +334,16 @@ def test_a_local_rank_is_a_rank_on_one_machine_only(
     assert first.culprit is not None
     assert (first.slug, first.culprit.rank) == ("rank-killed", rank)
     assert rank is not None or first.culprit.what == "local rank 1"
+
+
+def test_an_interrupted_job_shows_where_its_ranks_were() -> None:
+    inside = f"{SITE}/torch/distributed/distributed_c10d.py:3252 all_reduce"
+    closed = CLOSED.format(rank=0).partition("]: ")[2]
+    waited = [traceback(closed, "/work/train.py:15 step", inside, rank=r) for r in (0, 1, 3)]
+    slept = traceback("KeyboardInterrupt", "/work/train.py:12 load", rank=2)
+    found = explain((*slept, *(line for lines in waited for line in lines)))
+    assert [one.slug for one in found.diagnoses] == ["external-sigterm", "rank-stuck"]
+    stuck = found.diagnoses[1]
+    assert stuck.culprit is not None
+    assert (stuck.culprit.rank, stuck.victims, stuck.grade) == (2, (0, 1, 3), Grade.POSSIBLE)
+    assert "rank 2 was in load() at train.py:12, and ranks 0-1,3 in all_reduce()" in stuck.reason

@@ -58,8 +58,8 @@ test_explain = explain_table(
             world=None,
         ),
         sure=0.35,
-        rank=0,
-        saying=["the store"],
+        what="the launcher that hosts the store",
+        saying=["that launcher exited, or its machine or the path to it was lost"],
     ),
     # Something better explains how rank 0 ended.
     passes_over(a_job(*LOSERS, raised=[a_raise(0, "ValueError", "bad batch")])),

@@ -210,7 +210,8 @@ def _left_a_sign(wreckage: Wreckage, rank: int) -> bool:
     if remains is None:
         return False
     answered = any(s.pattern in {one.name for one in DUMPS} for s in remains.sightings)
-    return remains.finished or remains.dumped or remains.recorder is not None or answered
+    spoke = answered or any(one.kind == "KeyboardInterrupt" for one in remains.raised)
+    return remains.finished or remains.dumped or remains.recorder is not None or spoke
 
 
 def has_log(wreckage: Wreckage, rank: int) -> bool:

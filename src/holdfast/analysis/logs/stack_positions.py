@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.analysis.collectives import stacks
 from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.analysis.scene import secondary_errors
 from holdfast.analysis.scene.scene import Stack
 
 FEW = 4
@@ -29,6 +30,24 @@ class StackPositions(msgspec.Struct, frozen=True, kw_only=True):
 def find(wreckage: Wreckage) -> StackPositions | None:
     """None when the stacks do not tell one rank, or a few, from the others."""
     found = {r.rank: r.stack for r in wreckage.ranks if r.stack is not None and r.stack.frames}
+    return _compared(found, wreckage)
+
+
+def at_interrupt(wreckage: Wreckage) -> StackPositions | None:
+    """Where the ranks were when Ctrl-C or SIGINT ended the job: the traceback of a
+    KeyboardInterrupt is a stack. One that waited inside a collective cannot be interrupted there:
+    it shows that collective when its connections close."""
+    if not any(one.kind == "KeyboardInterrupt" for one in wreckage.raised):
+        return None
+    found: dict[int, Stack] = {}
+    for one in wreckage.raised:
+        waited = one.consequence in (secondary_errors.LOST_PEER, secondary_errors.TIMED_OUT)
+        if one.rank is not None and one.frames and (waited or one.kind == "KeyboardInterrupt"):
+            found.setdefault(one.rank, Stack(frames=one.frames, active=False, holds_gil=False))
+    return _compared(found, wreckage)
+
+
+def _compared(found: dict[int, Stack], wreckage: Wreckage) -> StackPositions | None:
     waiting = {rank: place for rank, stack in found.items() if (place := waits_in(stack))}
     elsewhere = {rank: stack for rank, stack in found.items() if rank not in waiting}
     if not waiting or not elsewhere or len(elsewhere) > max(1, len(found) // FEW):

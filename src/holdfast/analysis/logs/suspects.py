@@ -7,6 +7,7 @@ whose position is behind, that torch or Horovod names, or that is silent.
 from __future__ import annotations
 
 import re
+import signal
 
 import msgspec
 
@@ -39,6 +40,9 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool = False
     """its process still existed when the others timed out: its kernel would have closed the
     connections of Gloo, and its launcher would have ended the job at once"""
+    heeded_sigterm: bool | None = None
+    """it ended at the SIGTERM of its launcher, which a stopped process does not; None: no launcher
+    says"""
     seen: tuple[Sighting, ...] = ()
 
     @property
@@ -113,13 +117,15 @@ def _unheard(wreckage: Wreckage) -> Suspect | None:
     if not known.silent or not _silence_counts(wreckage):
         return None
     logged = all(blame.has_log(wreckage, rank) for rank in known.silent)
+    alive = _was_alive(wreckage, known.silent)
     return Suspect(
         ranks=known.silent,
         how="mute" if logged and known.signalled else "unheard",
         victims=known.others(*known.silent),
         place=known.place,
-        ended=(ended := _closed_first(wreckage)),
-        alive=not ended and _was_alive(wreckage, known.silent),
+        ended=not alive and _closed_first(wreckage),
+        alive=alive,
+        heeded_sigterm=_heeded_sigterm(wreckage, known.silent),
         seen=blame.first_complaint(wreckage),
     )
 
@@ -130,6 +136,8 @@ def _closed_first(wreckage: Wreckage) -> bool:
     closed, timeouts = wreckage.seen(*_ENDED), wreckage.seen(*own_errors.TIMEOUTS)
     if not closed or not timeouts:
         return bool(closed)
+    if _gloo_timed_out(wreckage):
+        return False  # Gloo raises at once on a connection that closes: then none times out
     times = [[one.line.at for one in seen] for seen in (closed, timeouts)]
     if all(at is not None for side in times for at in side):
         first, timeout = (min(at for at in side if at is not None) for side in times)
@@ -138,12 +146,21 @@ def _closed_first(wreckage: Wreckage) -> bool:
     return any(one.pattern in _ENDED_NAMES for one in firsts)
 
 
+def _heeded_sigterm(wreckage: Wreckage, silent: tuple[int, ...]) -> bool | None:
+    codes = [e.code for e in wreckage.exits if e.rank in silent and e.teardown]
+    return all(code == -signal.SIGTERM for code in codes) if codes else None
+
+
+def _gloo_timed_out(wreckage: Wreckage) -> bool:
+    return bool(wreckage.seen(watchdog.GLOO_TIMEOUT, watchdog.GLOO_WAIT))
+
+
 _LAUNCHERS = ("torchrun", "deepspeed", "torch.multiprocessing", "mpirun", "horovod")
 
 
 def _was_alive(wreckage: Wreckage, silent: tuple[int, ...]) -> bool:
     """At the time of the timeouts."""
-    if wreckage.seen(watchdog.GLOO_TIMEOUT, watchdog.GLOO_WAIT):
+    if _gloo_timed_out(wreckage) or any(e.rank in silent and e.teardown for e in wreckage.exits):
         return True
     told = [end for end in wreckage.exits if end.teller in _LAUNCHERS]
     listed = {end.rank for end in told}

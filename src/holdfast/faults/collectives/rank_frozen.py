@@ -119,11 +119,13 @@ def silent_rank_kept_its_connections(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.ended or suspect.how not in ("mute", "unheard"):
         return None
-    who, mute = text.ranks(suspect.ranks), suspect.how == "mute"
+    if suspect.heeded_sigterm:
+        return None
+    who = text.ranks(suspect.ranks)
     return FAULT.diagnosis(
         f"{who} answered no other rank, and no connection to it closed: its process is stopped, "
         + _or(suspect),
-        confidence=(0.65 if suspect.alive else 0.55) if mute else 0.35 if suspect.alive else 0.25,
+        confidence=_sure(suspect),
         seen=suspect.seen,
         culprit=suspects.culprit_on(wreckage, suspect),
         victims=suspect.victims,
@@ -137,8 +139,21 @@ def silent_rank_kept_its_connections(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+def _sure(suspect: Suspect) -> float:
+    if suspect.heeded_sigterm is False or (suspect.alive and suspect.how == "mute"):
+        return 0.65
+    if suspect.how == "mute":
+        return 0.55
+    return 0.35 if suspect.alive else 0.25
+
+
 def _or(suspect: Suspect) -> str:
     """What looks the same in these lines."""
+    if suspect.heeded_sigterm is False:
+        return (
+            "or hangs in the kernel or a driver: its launcher's SIGTERM did not end it, as it ends "
+            "a script that merely hangs"
+        )
     if suspect.how == "unheard":
         return "or it hangs somewhere else; these lines do not show which"
     if suspect.alive:

@@ -121,8 +121,7 @@ def others_waited_for_one_rank(wreckage: Wreckage) -> Diagnosis | None:
         "absent": f"its flight recorder ends before it{_last(wreckage, suspect)}",
         "named": "torch names it",
         "mute": f"{who} left no log, stack or recorder",
-        "unheard": f"{who} logged nothing about it, so it hung or its process was stopped"
-        + ("" if suspect.alive else " or killed"),
+        "unheard": f"{who} logged nothing about it, {_so(suspect)}",
     }[suspect.how]
     where = _where(wreckage, suspect)
     return FAULT.diagnosis(
@@ -143,7 +142,16 @@ def _confidence(wreckage: Wreckage, suspect: Suspect) -> float:
     if suspect.how == "absent":
         alone = suspect.whole and len(suspect.ranks) == 1
         return 0.65 if not alone else 0.85 if _would_have_spoken(wreckage, suspect) else 0.75
+    if suspect.heeded_sigterm and suspect.how == "unheard":
+        return 0.6
     return {"named": 0.7, "mute": 0.3, "unheard": 0.45}[suspect.how]
+
+
+def _so(suspect: Suspect) -> str:
+    """What a rank that says nothing may be doing."""
+    if suspect.heeded_sigterm:
+        return "so it hung: its process existed, and took the launcher's SIGTERM"
+    return "so it hung or its process was stopped" + ("" if suspect.alive else " or killed")
 
 
 def _would_have_spoken(wreckage: Wreckage, suspect: Suspect) -> bool:
@@ -331,6 +339,30 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
             *(() if stood.whole else ("where the other ranks are: no stacks of them were given",)),
         ),
     )  # fmt: skip
+
+
+@FAULT.explain
+def rank_was_elsewhere_when_interrupted(wreckage: Wreckage) -> Diagnosis | None:
+    """A person stopped the job, perhaps as it hung: the tracebacks show where each rank was."""
+    stood = stack_positions.at_interrupt(wreckage)
+    if stood is None or blame.of(wreckage).own:
+        return None
+    ranks = sorted(stood.elsewhere)
+    return FAULT.diagnosis(
+        f"when the job was interrupted, {text.ranks(ranks)} "
+        f"{text.plural(ranks, 'was', 'were')} {stacks.where(stood.elsewhere[ranks[0]])}, and "
+        f"{text.ranks(stood.waiting)} in {' and '.join(sorted(set(stood.waiting.values())))}, "
+        "which needs all ranks: if the job had stopped making progress, this is why",
+        confidence=0.45,
+        evidence=[
+            Evidence(quote=stacks.where(stood.elsewhere[rank]), source="traceback", rank=rank)
+            for rank in ranks
+        ],
+        culprit=odd_ranks.named(ranks),
+        victims=stood.waiting,
+        fix=FIX,
+        unknown=("whether the job was still making progress when it was interrupted",),
+    )
 
 
 @FAULT.explain

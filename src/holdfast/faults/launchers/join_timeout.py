@@ -203,7 +203,7 @@ def join_timeout_in_log(wreckage: Wreckage) -> Diagnosis | None:
 
 def _is_join_key(keys: str) -> bool:
     """Store keys by which ranks announce themselves, and Gloo its addresses. NCCL's id is put there
-    by one rank, which rank-stuck names."""
-    if "nccl_storekey_" in keys:
+    by one rank, which rank-stuck names; launchers wait for each other's end: see node-lost."""
+    if "nccl_storekey_" in keys or "terminal_state" in keys:
         return False
     return bool(re.search(r"rank_\d|/cpu//|default_pg/\d+//|worker_count|init/|torchelastic", keys))

@@ -75,6 +75,15 @@ RAY = FAULT.log_pattern(
     example="The actor died because its node has died. Node Id: 75b2eec8f1",
     role=Role.CONFIRMATION,
 )
+EXIT_BARRIER = FAULT.log_pattern(
+    "exit-barrier",
+    # torchrun's, on a node whose ranks are done; it ends all the same.
+    r"Error waiting on exit barrier|wait timeout after \d{1,12}ms, keys: \S{0,200}terminal_state",
+    anchors=("Error waiting on exit barrier", "terminal_state"),
+    example="E1115 01:02:03.456000 4711 torch/distributed/elastic/agent/server/api.py:946] Error "
+    "waiting on exit barrier. Elapsed: 300.1 seconds",
+    role=Role.CASCADE,
+)
 DAEMON = FAULT.log_pattern(
     "daemon-lost",
     # Kubernetes: its events, and the table of `kubectl get nodes`; Compute Engine.
@@ -205,6 +214,23 @@ def node_reported_lost(wreckage: Wreckage) -> Diagnosis | None:
         if wreckage.seen(launchers.SLURM_NODE)
         else shell_words.command("ping -c 3 {}", host),
         unknown=("why: see its kernel log once it is back",),
+    )
+
+
+@FAULT.explain
+def launcher_missed_at_the_end(wreckage: Wreckage) -> Diagnosis | None:
+    """torchrun waits at its end for the launchers of the other nodes."""
+    seen = wreckage.seen(EXIT_BARRIER)
+    if not seen or blame.of(wreckage).explained:
+        return None
+    return FAULT.diagnosis(
+        "the ranks of this node were done, and the launcher of another node did not follow within "
+        "torchrun's limit: its ranks still ran, or that node was lost",
+        confidence=0.45,
+        seen=seen,
+        culprit=Culprit(what="the launcher of another node"),
+        fix="look at the end of the logs of the other nodes: one still runs, or says nothing",
+        unknown=("which node it was: the line does not name it",),
     )
 
 

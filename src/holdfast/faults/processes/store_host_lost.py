@@ -99,19 +99,42 @@ def all_ranks_lost_store(wreckage: Wreckage) -> Diagnosis | None:
     first = wreckage.rank(0)
     if first is not None and (first.finished or first.dumped):
         return None
-    at_start = bool(wreckage.seen(peers.RENDEZVOUS_LOST))
+    if wreckage.seen(peers.RENDEZVOUS_LOST) and not losers:
+        return _launcher_lost_store(wreckage, seen)
     return FAULT.diagnosis(
         f"{text.ranks(losers) if losers else 'the ranks'} lost the connection to the store, "
         "which runs in rank 0 or in the launcher of the first machine: that process exited, and "
         "nothing here says why",
-        confidence=0.6 if len(losers) > 1 else 0.35 if at_start else 0.45,
+        confidence=0.6 if len(losers) > 1 else 0.45,
         seen=seen,
         culprit=Culprit(rank=0, host=_store_host(seen), what="the host of the store"),
         victims=losers,
-        fix="look at rank 0 and at the launcher of the first machine, before these lines: what "
-        "ended them ended the job; give those logs to `holdfast explain`",
+        fix=LOOK_THERE,
         ruled_out=blame.ruled_out(wreckage),
         unknown=("how rank 0 ended: its log is missing, or says nothing",),
+    )
+
+
+LOOK_THERE = (
+    "look at rank 0 and at the launcher of the first machine, before these lines: what ended them "
+    "ended the job; give those logs to `holdfast explain`"
+)
+
+
+def _launcher_lost_store(wreckage: Wreckage, seen: tuple[Sighting, ...]) -> Diagnosis:
+    """The store of a c10d rendezvous is in the launcher of the endpoint's machine, not in a rank.
+    A store that was called had been reached before."""
+    called = any(f.function == "_call_store" for r in wreckage.raised for f in r.frames)
+    return FAULT.diagnosis(
+        "the launcher lost the connection to the rendezvous store, which the launcher on the "
+        "endpoint's machine hosts: that launcher exited, or its machine or the path to it was "
+        "lost; nothing here says which",
+        confidence=0.6 if called else 0.35,
+        seen=seen,
+        culprit=Culprit(host=_store_host(seen), what="the launcher that hosts the store"),
+        fix=LOOK_THERE,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("how that launcher ended: its log is missing, or says nothing",),
     )
 
 
