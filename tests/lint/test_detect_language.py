@@ -96,6 +96,13 @@ def test_a_block_without_a_language(text: str, language: Language | None) -> Non
     assert detect_language.of_snippet(text) is language
 
 
+def test_only_what_may_be_ours_is_opened() -> None:
+    assert detect_language.may_tell_by_content("jobs/launch")
+    assert detect_language.may_tell_by_content("job.yaml")
+    for name in ("Makefile", "GNUmakefile", "Jenkinsfile", ".bashrc", "data.json"):
+        assert not detect_language.may_tell_by_content(f"a/{name}")
+
+
 @given(st.text(max_size=200))
 def test_any_text_has_an_answer_and_a_first_line_decides(text: str) -> None:
     for answer in (detect_language.by_content("file", text), detect_language.of_snippet(text)):

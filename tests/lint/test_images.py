@@ -31,7 +31,7 @@ def found(folder: Path, **files: str) -> list[tuple[str, int, str]]:
     for name, text in files.items():
         paths.append(folder / name.replace("_", "."))
         paths[-1].write_text(text.lstrip("\n"))
-    session = LintSession(["rendezvous-config"], LintConfig(), LintingMachine())
+    session = LintSession(["rendezvous-config", "dns-failure"], LintConfig(), LintingMachine())
     session.files([FoundFile(str(path), named=True) for path in paths], lambda _: None)
     return [
         (Path(one.finding.place.file).name, one.finding.place.line, one.finding.summary)
@@ -88,3 +88,17 @@ def test_pods_of_an_image_that_a_script_builds(tmp_path: Path, build: str, summa
     said = found(tmp_path, Dockerfile=DOCKERFILE, job_yaml=POD, build_sh=build)
     assert bool(said) == bool(summary)
     assert not summary or any(one[2].startswith(summary) for one in said)
+
+
+SERVICE = "kind: Service\nmetadata: {name: master}\nspec: {ports: [{port: PORT}]}\n"
+MEETS = POD.replace("env: [{name: R, value: '1'}]", "command: [torchrun, --master-addr=master]")
+
+
+def test_manifests_of_a_folder_know_each_others_services(tmp_path: Path) -> None:
+    other = SERVICE.replace("PORT", "23456")
+    with_port = MEETS.replace("=master]", "=master, --nnodes=3, --master-port=29500, t.py]")
+    (one,) = found(tmp_path, job_yaml=with_port, service_yaml=other)
+    assert one[2] == "the service master passes on port 23456, not the master's port 29500"
+    assert found(tmp_path, job_yaml=with_port, service_yaml=SERVICE.replace("PORT", "29500")) == []
+    twice = {"a_yaml": other, "b_yaml": SERVICE.replace("PORT", "1")}
+    assert found(tmp_path, job_yaml=with_port, **twice) == []

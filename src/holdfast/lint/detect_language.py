@@ -46,6 +46,8 @@ BY_NAME = (
     (r"[\w.-]*nccl[\w.-]*\.conf", Language.NCCL_CONF),
     (r"hostfile[\w.-]*|[\w.-]+[._-]hostfile|machinefile[\w.-]*", Language.HOSTFILE),
 )
+OTHERS = frozenset({"makefile", "gnumakefile", "justfile", "jenkinsfile", "vagrantfile"})
+"""languages of their own, even where the first line says bash"""
 HEAD = 4096
 """characters that are looked at to tell a language"""
 
@@ -79,7 +81,8 @@ def may_tell_by_content(path: str) -> bool:
     """Whether a file of a folder is worth opening although its name does not tell."""
     name = os.path.basename(path)
     ending = os.path.splitext(name)[1].lower()
-    return ending in ("", ".conf", ".yaml", ".yml") and not name.startswith(".")
+    ours = ending in ("", ".conf", ".yaml", ".yml") and name.lower() not in OTHERS
+    return ours and not name.startswith(".")
 
 
 def by_content(path: str, text: str) -> Language | None:

@@ -1,4 +1,4 @@
-"""Which launch starts which script, and which hosts it runs on."""
+"""Which launch starts which script, which hosts it runs on, and which services it meets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.analysis.source.source import HostSlots, Launch, Source, SourceKind
+from holdfast.analysis.source.source import (
+    HostSlots,
+    Launch,
+    NetworkService,
+    Source,
+    SourceKind,
+)
 
 
 class LaunchLinks:
@@ -90,3 +96,22 @@ def _hosts(
         if os.path.basename(path) == os.path.basename(named.value)
     ]
     return same[0] if len(same) == 1 else ()
+
+
+def with_services(launch_scripts: Sequence[Source]) -> list[Source]:
+    """Manifests of one folder know each other's services; a name that is there twice is unknown."""
+    folders: dict[str, list[NetworkService]] = {}
+    for source in launch_scripts:
+        if source.services and source.complete:
+            folder = os.path.dirname(os.path.abspath(source.file))
+            folders.setdefault(folder, []).extend(source.services)
+    return [_with_services(one, folders) if one.workloads else one for one in launch_scripts]
+
+
+def _with_services(source: Source, folders: dict[str, list[NetworkService]]) -> Source:
+    around = folders.get(os.path.dirname(os.path.abspath(source.file)), [])
+    own = {service.name for service in source.services}
+    others = [service for service in around if service.place.file != source.file]
+    names = [service.name for service in others]
+    more = [one for one in others if one.name not in own and names.count(one.name) == 1]
+    return msgspec.structs.replace(source, services=(*source.services, *more))

@@ -100,7 +100,7 @@ class LintSession:
         self, launch_scripts: list[tuple[int, FileSources]], scripts: list[Numbered]
     ) -> None:
         read_so_far = [s for _, piece in launch_scripts for s in piece.sources]
-        together = images.with_launches(link.with_hosts(read_so_far))
+        together = images.with_launches(link.with_services(link.with_hosts(read_so_far)))
         self._links = link.LaunchLinks(together, [file.path for _, file in scripts])
         rest = iter(together)
         for order, piece in launch_scripts:

@@ -202,7 +202,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A resource of Kubernetes that runs pods."""
 
     kind: str
-    """'Pod', 'Job', 'JobSet', 'StatefulSet', 'Deployment', 'ReplicaSet', 'PyTorchJob'"""
+    """'Pod', 'Job', 'JobSet', 'StatefulSet', 'Deployment', 'ReplicaSet', 'PyTorchJob', 'TrainJob',
+    'Volcano Job'"""
     name: str
     """'' where it is only known in the cluster"""
     groups: tuple[PodGroup, ...]

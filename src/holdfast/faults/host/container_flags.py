@@ -285,6 +285,8 @@ def _needs_large_shm(source: Source, container: ContainerRun) -> bool:
     ranks = any(word.text.rpartition("/")[2] in SEVERAL_RANKS for word in container.words)
     if container.ends is not None:
         ranks = containers.launch_inside(source, container) is not None
+    if container.engine == "kubernetes" and not container.service:
+        return False  # of a TrainJob: its volumes are said elsewhere
     engines = ("docker", "podman", "compose", "kubernetes")
     return gpus and ranks and not shared and container.engine in engines
 

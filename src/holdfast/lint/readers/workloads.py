@@ -82,17 +82,29 @@ def _templates(
     documents: YamlDocuments, kind: str, spec: Node | None
 ) -> Iterator[tuple[str, _Count, Node | None]]:
     """(name, how many pods at a time, pod) of each part of a workload."""
-    template = documents.get(spec, "template", "spec")
+    template = _template(documents, spec)
     if kind == "Pod":
         yield "", _Count(1), spec
-    elif kind == "Volcano Job":
-        for task in documents.items(documents.get(spec, "tasks")):
-            label = documents.scalar(task, "name")
-            yield label, _count(documents, task, "replicas"), _template(documents, task)
     elif kind == "Job":
         yield "", _parallel(documents, spec), template
     elif kind in REPLICATED:
         yield "", _count(documents, spec, "replicas"), template
+    elif kind == "TrainJob":
+        trainer = documents.get(spec, "trainer")
+        count = _count(documents, trainer, "numNodes")
+        yield "", count if count.node is not None else _Count(None), trainer
+    else:
+        yield from _parts(documents, kind, spec)
+
+
+def _parts(
+    documents: YamlDocuments, kind: str, spec: Node | None
+) -> Iterator[tuple[str, _Count, Node | None]]:
+    """Of workloads with several templates."""
+    if kind == "Volcano Job":
+        for task in documents.items(documents.get(spec, "tasks")):
+            label = documents.scalar(task, "name")
+            yield label, _count(documents, task, "replicas"), _template(documents, task)
     elif kind == "JobSet":
         for job in documents.items(documents.get(spec, "replicatedJobs")):
             inner = documents.get(job, "template", "spec")

@@ -34,7 +34,7 @@ def read(
 ) -> Source:
     """Never fails: what is no YAML, or concerns none of us, holds nothing."""
     ground = FileText(text, file, first_line=first_line, indent=indent)
-    if "containers" not in text and not any(key in text for key in ACCELERATE):
+    if not any(key in text for key in ("containers", "TrainJob", "Service", *ACCELERATE)):
         return Source(file=file, kind=SourceKind.YAML, complete=complete)
     documents = YamlDocuments(ground)
     reading = ShellReading()
@@ -44,6 +44,10 @@ def read(
             reading.jobs.append(_accelerate(documents, root))
         for pod in _pods(documents, root):
             pods[id(pod)] = tuple(_containers(documents, pod, reading))
+        for job in workloads.resources(documents, root):
+            trainer = documents.get(job, "spec", "trainer")
+            if trainer is not None and documents.scalar(job, "kind") == "TrainJob":
+                pods[id(trainer)] = (_container(documents, trainer, [], reading),)
     containers = tuple(container for group in pods.values() for container in group)
     found = shell.source(reading, file, SourceKind.YAML, complete=complete, containers=containers)
     kinds = [one for root in documents.roots for one in workloads.resources(documents, root)]
@@ -90,22 +94,27 @@ def _containers(
 ) -> Iterator[ContainerRun]:
     shared = list(_host(documents, pod))
     for container in documents.items(documents.get(pod, "containers")):
-        if container.id != "mapping":
-            continue
-        settings = list(_environment(documents, container))
-        reading.settings.extend(settings)
-        run(documents, container, ("command", "args"), settings, reading)
-        nodes = (documents.get(container, key) for key in ("command", "args"))
-        fields = [field for node in nodes if node is not None for field in documents.words(node)]
-        yield ContainerRun(
-            engine="kubernetes",
-            options=(*shared, *_own(documents, container), *map(env, settings)),
-            place=documents.place(container),
-            image=documents.scalar(container, "image"),
-            words=tuple(shell.word(field, documents.ground) for field in fields if field),
-            service=documents.scalar(container, "name"),
-            ends=documents.end(container),
-        )
+        if container.id == "mapping":
+            yield _container(documents, container, shared, reading)
+
+
+def _container(
+    documents: YamlDocuments, container: Node, shared: list[Flag], reading: ShellReading
+) -> ContainerRun:
+    settings = list(_environment(documents, container))
+    reading.settings.extend(settings)
+    run(documents, container, ("command", "args"), settings, reading)
+    nodes = (documents.get(container, key) for key in ("command", "args"))
+    fields = [field for node in nodes if node is not None for field in documents.words(node)]
+    return ContainerRun(
+        engine="kubernetes",
+        options=(*shared, *_own(documents, container), *map(env, settings)),
+        place=documents.place(container),
+        image=documents.scalar(container, "image"),
+        words=tuple(shell.word(field, documents.ground) for field in fields if field),
+        service=documents.scalar(container, "name"),
+        ends=documents.end(container),
+    )
 
 
 def _host(documents: YamlDocuments, pod: Node) -> Iterator[Flag]:
@@ -120,7 +129,8 @@ def _host(documents: YamlDocuments, pod: Node) -> Iterator[Flag]:
 
 
 def _own(documents: YamlDocuments, container: Node) -> Iterator[Flag]:
-    for key, value in documents.pairs(documents.get(container, "resources", "limits")):
+    asked = documents.get(container, "resources") or documents.get(container, "resourcesPerNode")
+    for key, value in documents.pairs(documents.get(asked, "limits")):
         if str(key.value).endswith("/gpu") and value.id == "scalar":
             yield flag(documents, key, "gpus", str(value.value))
     for mount in documents.items(documents.get(container, "volumeMounts")):

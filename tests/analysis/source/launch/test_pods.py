@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.analysis.source.source import Source
 from tests.analysis.source.launch.made_manifests import C10D, JOB2, SET4, manifest, of, torchrun
-from tests.analysis.source.made_sources import compose
+from tests.analysis.source.made_sources import compose, yaml
 from tests.faults.table import Remark, flags, leaves, lint_table
 
 OTHER = """
@@ -47,6 +47,57 @@ test_number_of_pods = lint_table(
                     env="{name: PET_NNODES, value: '4'}")),
 )  # fmt: skip
 
+TRAIN_JOB = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+spec:
+  trainer:
+    numNodes: NODES
+    command: [torchrun, --nnodes=3, --nproc-per-node=8, train.py]
+    resourcesPerNode: {limits: {nvidia.com/gpu: 4}}
+"""
+PARTS = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: t}
+spec:
+  POLICY: {}
+  pytorchReplicaSpecs:
+    Master: {template: {spec: {containers: [{command: [torchrun, --nnodes=4, t.py]}]}}}
+    Worker:
+      replicas: 2
+      template: {spec: {containers: [{command: [torchrun, --nnodes=4, t.py]}]}}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: js}
+spec:
+  replicatedJobs:
+    - name: w
+      replicas: 2
+      template:
+        spec:
+          parallelism: 3
+          template: {spec: {containers: [{command: [torchrun, --nnodes=9, t.py]}]}}
+---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+spec:
+  tasks:
+    - {replicas: 1, template: {spec: {containers: [{command: [torchrun, --nnodes=2, t.py]}]}}}
+    - {replicas: 1, template: {spec: {containers: [{command: [torchrun, --nnodes=2, t.py]}]}}}
+"""
+test_kinds_of_workloads = lint_table(
+    "rendezvous-config",
+    flags("error", yaml(TRAIN_JOB.replace("NODES", "2")), lines=[6],
+          saying=["waits for 3 nodes, but only 2 pods run", "`numNodes: 3`"]),
+    leaves(yaml(TRAIN_JOB.replace("NODES", "3"))),
+    leaves(yaml(TRAIN_JOB.replace("numNodes: NODES", "env: []"))),
+    flags("error", yaml(PARTS), lines=[7, 10, 22], saying=["nodes, but only", "pods run"]),
+    flags("warning", yaml(PARTS.replace("POLICY", "elasticPolicy").split("---")[0]), lines=[7, 10],
+          saying=["only 3 pods run"]),
+)  # fmt: skip
+
 STATIC = "--master-addr=trainer-0.trainer"
 test_same_rank_in_all_pods = lint_table(
     "rendezvous-config",
@@ -66,6 +117,7 @@ test_devices = lint_table(
     flags("warning", manifest(JOB2, torchrun(f"--nnodes=2 {C10D}"), gpus=4), lines=[18],
           saying=["8 ranks per machine, but the container gets 4 GPUs"]),
     leaves(manifest(JOB2, torchrun(f"--nnodes=2 {C10D}"))),
+    flags("warning", yaml(TRAIN_JOB), lines=[6], saying=["the container gets 4 GPUs"]),
 )  # fmt: skip
 
 test_shared_memory = lint_table(
@@ -87,12 +139,14 @@ ONE = """
 """
 
 
-def services(*ranks: str, nodes: int = 2, master: str = "node0", replicas: int = 1) -> Source:
+def services(
+    *ranks: str, nodes: int = 2, master: str = "node0", replicas: int = 1, more: str = ""
+) -> Source:
     each = [
         ONE.format(name=f"node{number}", nodes=nodes, rank=rank, master=master, replicas=replicas)
         for number, rank in enumerate(ranks)
     ]
-    return compose("services:" + "".join(each))
+    return compose("services:" + f"    {more}".join([*each, ""]))
 
 
 def variables(*given: str) -> Source:
@@ -112,6 +166,7 @@ test_compose = lint_table(
     leaves(services("0", "1")),
     leaves(services("$R", "$R")),
     leaves(services("0", master="10.0.0.1")),  # the others are elsewhere
+    leaves(services("0", more="networks: [shared]")),
     flags("error", variables(f"{JOB}, RANK: 0", f"{JOB}, RANK: 0"), lines=[7],
           saying=["node0 and node1 are both RANK 0"]),
     flags("error", variables(f"{JOB}, RANK: 0, MASTER_PORT: 1", f"{JOB}, RANK: 1, MASTER_PORT: 2"),

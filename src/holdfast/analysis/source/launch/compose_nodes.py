@@ -75,7 +75,10 @@ def _replicas_of_one_rank(nodes: list[ServiceNode]) -> Iterator[SourceProblem]:
 
 
 def _too_few(nodes: list[ServiceNode]) -> Iterator[SourceProblem]:
-    """All of them are in this file: the master's name is known on its network only."""
+    """All of them are in this file: the master's name is known on its own network only; others
+    may be shared with other files, and with other machines."""
+    if any(node.container.option("network") is not None for node in nodes):
+        return
     counts = [node.container.replicas for node in nodes]
     started = sum(count for count in counts if count is not None)
     flag, wanted = nodes[0].launch.flag("nnodes"), nodes[0].nodes

@@ -127,10 +127,15 @@ def _of_a_service(one: PodMaster, service: NetworkService) -> Iterator[SourcePro
         "error",
         f"the service {service.name} passes on port {listed}, not the master's port {one.port}",
         f"it is not headless, so connections to {service.name}:{one.port} are refused or dropped",
-        f"add `port: {one.port}` to its ports (line {service.place.line}), or make it headless: "
+        f"add `port: {one.port}` to its ports ({_where(one, service)}), or make it headless: "
         "`clusterIP: None`",
         one.place,
     )
+
+
+def _where(one: PodMaster, service: NetworkService) -> str:
+    there = service.place
+    return f"line {there.line}" if there.file == one.place.file else f"{there.file}:{there.line}"
 
 
 def _without_cluster_dns(one: PodMaster) -> SourceProblem:

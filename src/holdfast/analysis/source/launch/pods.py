@@ -97,9 +97,9 @@ def _pods(count: int) -> str:
 
 
 def _where(kind: str, count: int) -> str:
-    key = {"Job": "parallelism", "JobSet": "parallelism"}.get(kind, "replicas")
-    both = f"`parallelism: {count}` and `completions: {count}`"
-    return both if key == "parallelism" else f"`{key}: {count}` in all"
+    if kind in ("Job", "JobSet"):
+        return f"`parallelism: {count}` and `completions: {count}`"
+    return f"`numNodes: {count}`" if kind == "TrainJob" else f"`replicas: {count}` in all"
 
 
 def _alone_together(one: PodLaunch) -> Iterator[SourceProblem]:

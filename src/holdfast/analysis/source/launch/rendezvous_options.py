@@ -24,6 +24,8 @@ PER_RUN = re.compile(r"RANDOM|\bdate\b|uuidgen|/uuid\b|\$\$")
 def problems(source: Source, launch: Launch) -> Iterator[SourceProblem]:
     if launch.kind not in command_line.TORCHRUN or command_line.hides_flags(launch):
         return
+    if not launch.script and not source.complete:
+        return  # `srun torchrun --nnodes 2` in a document: the beginning of a line
     yield from _count(launch)
     if launch.flag("standalone") is not None:
         yield from _alone(launch)
