@@ -77,6 +77,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     ranks: tuple[int, ...]
     """culprits only"""
+    one_of: bool = False
+    """not all of `ranks` did it: which of them is not known"""
+    also: tuple[int, ...] = ()
+    """ranks that others wait for as well, for a reason of their own"""
     victims: tuple[int, ...] = ()
     """ranks that wait for them, or exited as a result"""
     hosts: tuple[str, ...] = ()
@@ -106,12 +110,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
-    """Who or what did it; `what` names it where it is no rank: a setting, a link, a file."""
+    """Who or what did it; `what` names it where it is not one rank: ranks, a setting, a file."""
 
     rank: int | None = None
     host: str = ""
     pid: int | None = None
     what: str = ""
+    ranks: tuple[int, ...] = ()
+    """where `what` names several ranks"""
+    one_of: bool = False
+    """not all of `ranks` did it: which of them is not known"""
 
 
 class Grade(enum.Enum):
@@ -152,6 +160,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """the sentence: what happened, to whom, and how that follows from what was seen"""
     victims: tuple[int, ...] = ()
+    also: tuple[int, ...] = ()
+    """ranks that others waited for as well, for a reason of their own"""
     evidence: tuple[Evidence, ...] = ()
     fix: str = ""
     next: str = ""

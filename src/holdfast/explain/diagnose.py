@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from holdfast.analysis.logs import own_rules, ras_evidence
+from holdfast.analysis.logs import also_missing, own_rules, ras_evidence
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage, quote
 from holdfast.analysis.scene.secondary_errors import SURVIVED
@@ -48,7 +48,8 @@ def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Explanation:
     answers, bugs = _ask(wreckage, faults)
     own = own_rules.judge(wreckage)
     weighed = live_verdict.weigh(wreckage, answers)
-    ordered = _in_order([*weighed, *own_rules.diagnoses(own, wreckage)])
+    found = _in_order([*weighed, *own_rules.diagnoses(own, wreckage)])
+    ordered = _with_others(wreckage, found)
     failed = bool(ordered) or _went_wrong(wreckage)
     likely = bool(ordered) and ordered[0].grade in (Grade.CERTAIN, Grade.LIKELY)
     unread = [f"{s.name}: {s.problem}" for s in wreckage.sources if s.problem]
@@ -113,6 +114,25 @@ def _went_wrong(wreckage: Wreckage) -> bool:
     ended = any(e.code != 0 for e in wreckage.exits)
     raised = any(one.consequence != SURVIVED for one in wreckage.raised)
     return told or ended or raised or bool(ras_evidence.signs(wreckage))
+
+
+def _with_others(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis]:
+    """Two ranks may be missing at once, each for its own reason: the first answer names the other
+    one too."""
+    culprit = ordered[0].culprit if ordered else None
+    if culprit is None or not (culprit.ranks or culprit.rank is not None):
+        return ordered
+    named = {*culprit.ranks, *([] if culprit.rank is None else [culprit.rank])}
+    others = also_missing.of_wreckage(wreckage, named)
+    if not others:
+        return ordered
+    first = msgspec.structs.replace(
+        ordered[0],
+        reason=f"{ordered[0].reason}; {ranks(others)} did not come either",
+        also=others,
+        victims=tuple(rank for rank in ordered[0].victims if rank not in others),
+    )
+    return [first, *ordered[1:]]
 
 
 def _with_fallout(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis]:

@@ -229,7 +229,7 @@ test_explain = explain_table(
         victims=[1, 2, 3],
         saying=["only rank 0 entered all_reduce #11"],
     ),
-    recognises(RING, sure=0.75, what="rank 0 in", saying=["waited for each other"]),
+    recognises(RING, sure=0.75, what="one of ranks 0-1", saying=["waited for each other"]),
     recognises(
         a_job(*HOROVOD), sure=0.7, what="rank 0 versus rank 1", saying=["different missing tensors"]
     ),

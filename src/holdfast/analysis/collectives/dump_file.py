@@ -82,10 +82,15 @@ def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
     if not raw:
         return _from_status(documents[0])
     read_entries = msgspec.convert(list(_chosen(raw, keep)), list[RecorderEntry], strict=False)
-    chosen = entries.with_batches(entries.of_groups_that_exist(read_entries))
+    existing = entries.with_batches(entries.of_groups_that_exist(read_entries))
+    chosen = entries.put_away(existing)
     is_over = _over(chosen)
     qualify = len(documents) > 1
-    listed = [(e, entries.collective(e, finished=is_over(e), qualify=qualify)) for e in chosen]
+    timed = entries.timed(chosen)
+    listed = [
+        (e, entries.collective(e, finished=is_over(e), qualify=qualify, timed=timed))
+        for e in chosen
+    ]
     if not all(_is_legible(c) for _, c in listed):
         raise ValueError("it has control characters in its names")
     read = entries.recorder(

@@ -8,7 +8,7 @@ in places, and 0 or "" where a pickle has None; 'entries' is left out when there
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -147,6 +147,22 @@ def _like(whole: RecorderEntry, part: RecorderEntry) -> RecorderEntry:
 def is_over(entry: RecorderEntry) -> bool:
     """Of a living rank: Gloo's entries are never called completed."""
     return bool(entry.retired) and (not entry.is_nccl or entry.state == "completed")
+
+
+def put_away(listed: Sequence[RecorderEntry]) -> list[RecorderEntry]:
+    """With the messages that are over and that torch's watchdog has not put away yet. NCCL's are
+    called completed while the call has not returned; but a script that has asked for something
+    else since has returned from it. (Of a collective the other members tell.)"""
+    newest = max((entry.created for entry in listed), default=0.0)
+    return [
+        msgspec.structs.replace(entry, retired=True)
+        if entry.is_message
+        and entry.state == "completed"
+        and entry.retired is False
+        and entry.created < newest
+        else entry
+        for entry in listed
+    ]
 
 
 def timed(listed: Iterable[RecorderEntry]) -> bool:

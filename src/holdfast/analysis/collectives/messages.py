@@ -34,24 +34,40 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     on_gpu: bool
     """its GPU is known to be in it"""
     since: float
-    """wall seconds, 0 unknown"""
+    """wall seconds, 0 unknown; of messages posted as one, the first"""
     timeout: float
 
 
-def unanswered(recorders: Recorders, told: Mapping[str, tuple[int, ...]]) -> tuple[Message, ...]:
+OpenMessages = Mapping[int, tuple[Message, ...]]
+"""rank -> the first open one to and from each peer"""
+
+
+def open_ones(
+    recorders: Recorders, told: Mapping[str, tuple[int, ...]]
+) -> dict[int, tuple[Message, ...]]:
     """`told`: group -> its ranks in the order of their numbers there."""
-    pending = {rank: _open(rank, recorder, told) for rank, recorder in recorders.items()}
-    meant = {
-        (m.group, m.peer, m.rank, "recv" if m.way == "send" else "send")
-        for open_ones in pending.values()
-        for m in open_ones
-    }
-    return tuple(
-        message
-        for rank in sorted(pending)
-        for message in pending[rank]
-        if (message.group, rank, message.peer, message.way) not in meant
-    )
+    return {rank: _open(rank, recorder, told) for rank, recorder in recorders.items()}
+
+
+def counterpart(message: Message, known: OpenMessages) -> Message | None:
+    """The other side, if it has come."""
+    way = "recv" if message.way == "send" else "send"
+    for other in known.get(message.peer, ()):
+        if (other.group, other.peer, other.way) == (message.group, message.rank, way):
+            return other
+    return None
+
+
+def unanswered(known: OpenMessages) -> tuple[Message, ...]:
+    return tuple(m for rank in sorted(known) for m in known[rank] if not counterpart(m, known))
+
+
+def batches(known: OpenMessages) -> list[list[Message]]:
+    """Those that a rank posted as one."""
+    found: dict[tuple[int, str, int], list[Message]] = {}
+    for message in (m for own in known.values() for m in own):
+        found.setdefault((message.rank, message.group, message.sequence), []).append(message)
+    return list(found.values())
 
 
 def _open(
@@ -63,12 +79,15 @@ def _open(
         if c.finished:
             over[c.group] = max(c.sequence, over.get(c.group, 0))
     found: dict[tuple[str, int, str], Message] = {}
+    since: dict[tuple[str, int], float] = {}
     for c in recorder.messages:
         message = _message(rank, c, told.get(c.group, ()))
         if c.started is False or c.finished or not message:
             continue
         if c.sequence > over.get(c.group, -1):
-            found.setdefault((c.group, message.peer, message.way), message)
+            batch = since.setdefault((c.group, c.sequence), c.created)
+            posted = msgspec.structs.replace(message, since=batch)
+            found.setdefault((c.group, message.peer, message.way), posted)
     return tuple(found.values())
 
 

@@ -48,7 +48,7 @@ def parse(document: bytes) -> Recorder:
     # that is retired and not completed failed, or its time ran out: it still misses a rank.
     known = [
         (e, entries.collective(e, finished=entries.is_over(e), qualify=several, timed=timed))
-        for e in entries.with_batches(listed)
+        for e in entries.put_away(entries.with_batches(listed))
     ]
     return entries.recorder(
         (c for e, c in known if not e.is_message),

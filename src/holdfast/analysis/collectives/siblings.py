@@ -53,11 +53,13 @@ def beside(group: str, sequence: int, recorders: Recorders) -> frozenset[int]:
 
 
 def votes(group: str, sequence: int, recorders: Recorders) -> dict[int, Kind]:
-    """What the ranks of its siblings had at that position, as far as they came to it."""
+    """What the ranks of its siblings had at that position, as far as several of a group came to it:
+    one alone may be the one that left a collective out."""
     return {
         rank: kind(c)
         for positions in of(group, sequence, recorders).values()
-        for rank, c in positions.get(sequence, {}).items()
+        if len(positions.get(sequence, {})) > 1
+        for rank, c in positions[sequence].items()
     }
 
 

@@ -21,6 +21,9 @@ ALIKE = frozenset(
 )
 """operations whose size must be the same on every rank"""
 
+ONE_SIDED = frozenset({"broadcast", "reduce", "scatter", "gather", "send", "recv", "coalesced"})
+"""operations that one member may finish while another has not begun: there counts may differ"""
+
 Kind = tuple[str, str]
 """what a collective is: its operation, and what it moves where that must agree"""
 

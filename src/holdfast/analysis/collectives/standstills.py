@@ -12,14 +12,16 @@ An entry counts as entered whatever its state: a rank that sent another size tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
-from holdfast.analysis.collectives import groups, messages, stacks, wait_graph
-from holdfast.analysis.collectives.groups import Recorders, is_default
+from holdfast.analysis.collectives import detours, groups, messages, stacks, wait_graph
+from holdfast.analysis.collectives.detours import Detour
+from holdfast.analysis.collectives.groups import IndexedRecorders, Recorders, is_default
 from holdfast.analysis.collectives.messages import Message
 from holdfast.analysis.collectives.mismatch import among
+from holdfast.analysis.collectives.positions import OpenCollectives, Wait
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.scene.scene import Collective, Recorder, Stack
 
@@ -58,7 +60,7 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
 
 class WaitCensus(msgspec.Struct, frozen=True, kw_only=True):
     standstills: tuple[Standstill, ...] = ()
-    """one for each group that has an open collective, the one entered first before the others"""
+    """one for each collective that a rank is in, the one entered first before the others"""
     messages: tuple[Message, ...] = ()
     """sends and receives that are not over and whose other side never came"""
     mismatch: Mismatch | None = None
@@ -66,10 +68,15 @@ class WaitCensus(msgspec.Struct, frozen=True, kw_only=True):
     """ranks with a recorder that others wait for and that wait for no rank themselves"""
     unseen: tuple[int, ...] = ()
     """ranks without a recorder that the waits lead to, where no other rank is missing"""
+    inside: tuple[int, ...] = ()
+    """ranks that the waits lead to and that are in a collective which all its members have
+    entered: one of their GPUs never came to it, or the network between them lost it"""
     victims: tuple[int, ...] = ()
     """ranks whose waits lead to one of these"""
     ring: tuple[int, ...] = ()
     """ranks that wait for each other in a circle, each one for the next"""
+    detour: Detour | None = None
+    """of such a circle: which ranks left the way that the others took"""
     unread: tuple[int, ...] = ()
     """members of the job without a recorder"""
     empty: tuple[int, ...] = ()
@@ -82,38 +89,39 @@ class WaitCensus(msgspec.Struct, frozen=True, kw_only=True):
         return next((s for s in self.standstills if rank in s.waiting), None)
 
 
-Index = Mapping[tuple[str, int], Collective]
-
-
-def take(recorders: Recorders, members: Iterable[int] = ()) -> WaitCensus:
-    """Of those recorders; `members` are all ranks the job is known to have had."""
+def take(
+    recorders: Recorders, members: Iterable[int] = (), *, partial: frozenset[int] = frozenset()
+) -> WaitCensus:
+    """Of those recorders; `members` are all ranks the job is known to have had, `partial` those of
+    which only some positions are known."""
     if not recorders:
         return WaitCensus(unread=tuple(sorted(set(members))))
     recorders = groups.named(recorders)
-    told = {group: ranks for r in recorders.values() for group, ranks in r.members.items()}
-    unanswered = messages.unanswered(recorders, told)
+    told = recorders.listed
+    unanswered = messages.unanswered(messages.open_ones(recorders, told))
     everyone = (
         frozenset(members)
         | recorders.keys()
+        | set(range(max(recorders.keys() - partial, default=0)))
         | {member for ranks in told.values() for member in ranks}
         | {message.peer for message in unanswered}
     )
-    indexes = {rank: _index(recorder) for rank, recorder in recorders.items()}
-    found = [
-        _standstill(group, told.get(group, ()), everyone, recorders, indexes)
-        for group in sorted({group for r in recorders.values() for group in r.entered})
-    ]
-    standstills = sorted((s for s in found if s is not None), key=lambda s: s.since)
-    graph = wait_graph.follow(_waits(standstills, unanswered))
     unread = everyone - recorders.keys()
+    positions = OpenCollectives(recorders, ended=(), unread=unread, partial=partial)
+    waits = {rank: own for rank in recorders if (own := positions.of(rank))}
+    graph = wait_graph.of_waits(waits)
+    inside = {r for r in graph.ends & waits.keys() if not all(w.only_sends for w in waits[r])}
+    vague = {r for r in graph.ends & partial if r not in _surely_missing(waits)}
     return WaitCensus(
-        standstills=tuple(standstills),
+        standstills=tuple(_standstills(waits, positions)),
         messages=unanswered,
         mismatch=among(recorders, failed=True, complete=not unread),
-        roots=tuple(sorted(graph.ends - unread)),
-        unseen=tuple(sorted(graph.ends & unread)),
+        roots=tuple(sorted(graph.ends - unread - inside - vague)),
+        unseen=tuple(sorted(_hidden(graph.ends & (unread | vague), unread, recorders))),
+        inside=tuple(sorted(inside)),
         victims=tuple(sorted(graph.led)),
         ring=graph.ring,
+        detour=detours.find(graph.circles, waits, recorders),
         unread=tuple(sorted(unread)),
         empty=tuple(sorted(r for r, recorder in recorders.items() if not recorder.entered)),
         last_seen={
@@ -123,74 +131,65 @@ def take(recorders: Recorders, members: Iterable[int] = ()) -> WaitCensus:
     )
 
 
-def _index(recorder: Recorder) -> Index:
-    """Of operations issued as one, the first represents all."""
-    found: dict[tuple[str, int], Collective] = {}
-    for c in recorder.collectives:
-        found.setdefault((c.group, c.sequence), c)
-    return found
+def _surely_missing(waits: Mapping[int, Iterable[Wait]]) -> set[int]:
+    return {rank for own in waits.values() for wait in own for rank in wait.absent}
 
 
-def _standstill(
-    group: str,
-    told: tuple[int, ...],
-    everyone: frozenset[int],
-    recorders: Recorders,
-    indexes: Mapping[int, Index],
-) -> Standstill | None:
-    entered = {r: recorder.entered.get(group, 0) for r, recorder in recorders.items()}
-    finished = {r: recorder.finished.get(group, 0) for r, recorder in recorders.items()}
-    known = bool(told) or is_default(group)
-    belong = frozenset(told) or (everyone if known else frozenset(r for r in entered if entered[r]))
-    read = sorted(belong & recorders.keys())
-    sequence = _first_open({r: (entered[r], finished[r]) for r in read})
-    if sequence is None:
-        return None
-    waiting = tuple(r for r in read if finished[r] < sequence <= entered[r])
-    seen = {r: c for r in waiting if (c := indexes[r].get((group, sequence)))}
-    entry = next(iter(seen.values()), None)
-    absent = tuple(r for r in read if entered[r] < sequence)
+def _hidden(ends: Set[int], unread: frozenset[int], recorders: IndexedRecorders) -> frozenset[int]:
+    """Those ranks without a recorder, and the others that they may wait for: ones that share a
+    group with them in which no rank with a recorder would wait for them as well."""
+    if not ends:
+        return frozenset()
+    told = recorders.listed
+    if not told:
+        return frozenset(ends) | unread
+    with_messages = {c.group for recorder in recorders.values() for c in recorder.messages}
+    found, ahead = set(ends), set(ends)
+    while ahead:
+        near = {
+            member
+            for group, members in told.items()
+            if not ahead.isdisjoint(members)
+            and (group in with_messages or recorders.keys().isdisjoint(members))
+            for member in members
+        }
+        ahead = (near & unread) - found
+        found |= ahead
+    return frozenset(found)
+
+
+def _standstills(
+    waits: Mapping[int, Iterable[Wait]], positions: OpenCollectives
+) -> list[Standstill]:
+    places: dict[tuple[str, int], list[Wait]] = {}
+    for wait in (w for own in waits.values() for w in own if not w.is_message):
+        places.setdefault(wait.place, []).append(wait)
+    return sorted((_standstill(own, positions) for own in places.values()), key=lambda s: s.since)
+
+
+def _standstill(waiting: Sequence[Wait], positions: OpenCollectives) -> Standstill:
+    first = waiting[0]
+    group, sequence = first.place
+    recorders = positions.recorders
+    seen = recorders.met.get(group, {}).get(sequence, {})
+    entries = {w.rank: seen[w.rank] for w in waiting if w.rank in seen}
+    entry = next(iter(entries.values()), None)
+    inside = {wait.rank for wait in waiting}
     return Standstill(
         group=group,
         sequence=sequence,
         op=entry.op if entry else "",
         shape=entry.shape if entry else "",
-        waiting=waiting,
-        absent=absent,
-        unread=tuple(sorted((belong if known else everyone) - recorders.keys())),
-        passed=tuple(r for r in read if finished[r] >= sequence),
-        members_known=known,
-        last={r: entered[r] for r in absent},
-        where=_commonest_place(seen.values()),
-        since=min((c.created for c in seen.values() if c.created), default=0.0),
-        timeout=max((c.timeout for c in seen.values()), default=0.0),
+        waiting=tuple(sorted(inside)),
+        absent=first.absent,
+        unread=first.unread,
+        passed=tuple(r for r in positions.members(group) if r not in {*inside, *first.absent}),
+        members_known=positions.members_known(group),
+        last={rank: recorders[rank].entered.get(group, 0) for rank in first.absent},
+        where=_commonest_place(entries.values()),
+        since=min((c.created for c in entries.values() if c.created), default=0.0),
+        timeout=max((c.timeout for c in entries.values()), default=0.0),
     )
-
-
-def _first_open(positions: Mapping[int, tuple[int, int]]) -> int | None:
-    """From (entered, finished) of each rank: the first that some rank has not entered;
-    otherwise the first that no rank has finished, for a recorder may note the end late."""
-    candidates = sorted({done + 1 for entered, done in positions.values() if done < entered})
-    for sequence in candidates:
-        if any(entered < sequence for entered, _ in positions.values()):
-            return sequence
-    furthest = max((done for _, done in positions.values()), default=0)
-    return next((n for n in candidates if n > furthest), candidates[-1] if candidates else None)
-
-
-def _waits(
-    standstills: Iterable[Standstill], unanswered: Iterable[Message]
-) -> dict[int, frozenset[int]]:
-    """Rank -> the ranks it waits for. A rank that is surely missing explains a wait; only where
-    there is none may it be one of the ranks that left no recorder."""
-    waits: dict[int, frozenset[int]] = {}
-    for s in standstills:
-        missing = frozenset(s.absent or (s.unread if s.members_known else ()))
-        for rank in s.waiting if missing else ():
-            waits[rank] = waits.get(rank, frozenset()) | missing
-    for message in unanswered:
-        waits[message.rank] = waits.get(message.rank, frozenset()) | {message.peer}
-    return waits
 
 
 # --- where in the code ---------------------------------------------------------------------------

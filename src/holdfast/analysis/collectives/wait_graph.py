@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
+
+from holdfast.analysis.collectives import positions
+from holdfast.analysis.collectives.positions import Wait
+
+Edges = Mapping[int, frozenset[int]]
+"""rank -> the ranks it waits for, each of them"""
 
 
 class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,37 +18,100 @@ class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
     """waited for, and waiting for no rank"""
     led: frozenset[int]
     """whose waits lead to one of these"""
+    circles: tuple[frozenset[int], ...]
+    """ranks that wait for each other, and wait for ever, whatever other ranks do"""
     ring: tuple[int, ...]
-    """a circle with no way out, each rank waiting for the next; () when there is none"""
+    """one way round in the first of them, each rank waiting for the next; () without any"""
 
 
-def follow(waits: Mapping[int, Set[int]]) -> WaitGraph:
-    """`waits`: rank -> the ranks it waits for."""
+def of_waits(waits: Mapping[int, Iterable[Wait]]) -> WaitGraph:
+    """A send waits for its receiver, its script seldom does. So a rank that has nothing but sends
+    open waits where that leads to an end; where it only closes a circle, it is an end itself."""
+    listed = {rank: positions.holding(own) for rank, own in waits.items()}
+    edges = {r: missing for r, own in listed.items() if (missing := _missing(own) - {r})}
+    sure = {r: frozenset().union(*((*w.absent, *w.behind) for w in listed[r])) for r in edges}
+    senders = {r for r in edges if all(w.only_sends for w in listed[r] if w.missing)}
+    graph = follow(edges, sure)
+    closing = senders.intersection(rank for circle in graph.circles for rank in circle)
+    kept = {rank: others for rank, others in edges.items() if rank not in closing}
+    strict = follow(kept, {rank: sure[rank] for rank in kept})
+    return strict if closing and strict.ends > graph.ends and not strict.circles else graph
+
+
+def _missing(waits: Iterable[Wait]) -> frozenset[int]:
+    return frozenset[int]().union(*(wait.missing for wait in waits))
+
+
+def follow(waits: Edges, sure: Edges | None = None) -> WaitGraph:
+    """`sure`: those of the waits that are certain, if not all are; only such close a circle."""
     ends = frozenset(other for others in waits.values() for other in others if other not in waits)
-    waiters: dict[int, set[int]] = {}
-    for rank, others in waits.items():
-        for other in others:
-            waiters.setdefault(other, set()).add(rank)
+    waiters = _turned_round(waits)
     led: set[int] = set()
     ahead = list(ends)
     while ahead:
         new = waiters.get(ahead.pop(), set()) - led
         led |= new
         ahead += new
-    return WaitGraph(ends=ends, led=frozenset(led), ring=_ring(waits, waits.keys() - led))
+    closing = waits if sure is None else sure
+    back = waiters if sure is None else _turned_round(sure)
+    inner = {rank: back.get(rank, set()) & closing.keys() for rank in closing}
+    circles = tuple(sorted(_circles(closing, inner), key=min))
+    return WaitGraph(
+        ends=ends,
+        led=frozenset(led),
+        circles=circles,
+        ring=_ring(closing, circles[0]) if circles else (),
+    )
 
 
-def _ring(waits: Mapping[int, Set[int]], closed: Set[int]) -> tuple[int, ...]:
-    """None of the closed ones leads to an end, so following any of them comes back."""
-    if not closed:
-        return ()
-    path = [min(closed)]
+def _turned_round(waits: Edges) -> dict[int, set[int]]:
+    """Rank -> the ranks that wait for it."""
+    waiters: dict[int, set[int]] = {}
+    for rank, others in waits.items():
+        for other in others:
+            waiters.setdefault(other, set()).add(rank)
+    return waiters
+
+
+def _circles(waits: Edges, waiters: Mapping[int, Iterable[int]]) -> Iterator[frozenset[int]]:
+    """Ranks each of which waits for every other one by some way (Kosaraju's algorithm)."""
+    seen: set[int] = set()
+    left = [rank for start in waits for rank in _in_leaving_order(start, waits, seen)]
+    seen = set()
+    for start in reversed(left):
+        found = frozenset(_in_leaving_order(start, waiters, seen))
+        if len(found) > 1:
+            yield found
+
+
+def _in_leaving_order(
+    start: int, ways: Mapping[int, Iterable[int]], seen: set[int]
+) -> Iterator[int]:
+    """All that can be reached from there and was not `seen`; each after all that follows it."""
+    if start in seen or start not in ways:
+        return
+    seen.add(start)
+    path = [(start, iter(ways[start]))]
+    while path:
+        rank, others = path[-1]
+        following = next((r for r in others if r not in seen and r in ways), None)
+        if following is None:
+            path.pop()
+            yield rank
+        else:
+            seen.add(following)
+            path.append((following, iter(ways[following])))
+
+
+def _ring(waits: Edges, circle: frozenset[int]) -> tuple[int, ...]:
+    """Following any of them within the circle comes back."""
+    path = [min(circle)]
     places = {path[0]: 0}
     while True:
-        following = min(waits[path[-1]])
+        following = min(waits[path[-1]] & circle)
         if following in places:
-            circle = path[places[following] :]
-            lowest = circle.index(min(circle))
-            return tuple(circle[lowest:] + circle[:lowest])
+            found = path[places[following] :]
+            lowest = found.index(min(found))
+            return tuple(found[lowest:] + found[:lowest])
         places[following] = len(path)
         path.append(following)

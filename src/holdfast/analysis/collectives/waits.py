@@ -15,11 +15,21 @@ from collections.abc import Container, Mapping
 
 import msgspec
 
-from holdfast.analysis.collectives import gpu_side, groups, loader_workers, stacks, worlds
+from holdfast.analysis.collectives import (
+    detours,
+    gpu_side,
+    groups,
+    loader_workers,
+    stacks,
+    wait_graph,
+    worlds,
+)
+from holdfast.analysis.collectives.detours import Detour
 from holdfast.analysis.collectives.mismatch import find_mismatch
 from holdfast.analysis.collectives.positions import OpenCollectives, Wait
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.collectives.wait_age import age
+from holdfast.analysis.collectives.wait_graph import WaitGraph
 from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import RankView, Recorder, Scene, Stack
 from holdfast.analysis.scene.secondary_errors import TIMED_OUT
@@ -37,6 +47,8 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     """ranks whose wait leads to a root"""
     deadlock: tuple[int, ...] = ()
     """all living ranks of a world, when all of them wait for each other across groups"""
+    detour: Detour | None = None
+    """where ranks wait for each other: which of them left the way that the others took"""
     mismatch: Mismatch | None = None
 
     def of(self, rank: int) -> Wait | None:
@@ -60,6 +72,7 @@ def _analyse(scene: Scene) -> Waits:
         roots=tuple(sorted(rank for one in seen for rank in one.roots)),
         victims=tuple(sorted(rank for one in seen for rank in one.victims)),
         deadlock=next((one.deadlock for one in seen if one.deadlock), ()),
+        detour=next((one.detour for one in seen if one.detour), None),
         mismatch=next((one.mismatch for one in seen if one.mismatch), None),
     )
 
@@ -74,26 +87,31 @@ def _analyse_world(scene: Scene) -> Waits:
     ended = tuple(v.rank for v in scene.ranks if v.rank not in living)
     unread = frozenset(living.keys() - recorders.keys())
     positions = OpenCollectives(recorders, ended=ended, unread=unread)
+    told = {v.rank: wait for v in living.values() if (wait := _told_wait(scene, v, living, ended))}
     waits = {
         rank: msgspec.structs.replace(wait, seconds=age(scene, view, recorders.get(rank), wait))
         for rank, view in living.items()
         if (wait := _wait(view, positions)) is not None
-    } | {v.rank: wait for v in living.values() if (wait := _told_wait(scene, v, living, ended))}
-    roots = _roots(scene, waits, living)
-    victims = _led_to(roots, waits, living)
+    } | told
+    open_ones = {rank: [*_open(view, positions), *_only(waits.get(rank))]
+                 for rank, view in living.items()}  # fmt: skip
+    graph = wait_graph.of_waits(open_ones)
+    roots = _roots(scene, waits, living, _named(graph, open_ones, waits) - unread)
+    victims = _led_to(roots, waits, living, graph)
     if roots and not waits:
         victims = ended
     deadlock: tuple[int, ...] = ()
     if not roots and set(recorders) == set(waits) == set(living) and not scene.missing_members:
         # Every link is known and none leads out of the circle.
         linked = [w for w in waits.values() if w.absent]
-        closed = all(w.absent or w.alone for w in waits.values())
+        closed = all(w.absent or w.behind or w.alone for w in waits.values())
         deadlock = tuple(sorted(living)) if linked and closed and not ended else ()
     return Waits(
         waits=tuple(waits[rank] for rank in sorted(waits)),
         roots=roots,
         victims=victims,
         deadlock=deadlock,
+        detour=detours.find(graph.circles, open_ones, recorders),
         mismatch=find_mismatch(scene),
     )
 
@@ -102,18 +120,24 @@ def moved_on(scene: Scene) -> bool:
     return any(v.beat is not None and v.beat.step_at > scene.evidence_at for v in scene.ranks)
 
 
+def _open(view: RankView, positions: OpenCollectives) -> list[Wait]:
+    """What it is in. What its script is busy with says nothing of a GPU that is known to be in."""
+    shown = _shown_waiting(view)
+    return [w for w in positions.of(view.rank) if w.on_gpu or shown is not False]
+
+
+def _only(wait: Wait | None) -> list[Wait]:
+    """One that no recorder shows."""
+    return [wait] if wait is not None and not wait.group else []
+
+
 def _wait(view: RankView, positions: OpenCollectives) -> Wait | None:
     shown = _shown_waiting(view)
-    # One that all have entered is in flight: only the stack makes it a wait. What a script is
-    # busy with says nothing of a GPU that is known to be in one.
-    found = [
-        w
-        for w in positions.of(view.rank)
-        if (w.absent or w.gone or w.unread or shown is True) and (w.on_gpu or shown is not False)
-    ]
+    # One that all have entered is in flight: only the stack makes it a wait.
+    found = [w for w in _open(view, positions) if w.missing or w.gone or shown is True]
     if found:
         # The one that a rank is missing from is what it waits in; any other is merely in flight.
-        chosen = max(found, key=lambda w: (bool(w.absent), bool(w.gone)))
+        chosen = max(found, key=lambda w: (bool(w.absent), bool(w.behind), bool(w.gone)))
         return msgspec.structs.replace(chosen, sure=shown is True)
     recorder = positions.recorders.get(view.rank)
     if recorder is not None and gpu_side.not_started(recorder):
@@ -127,7 +151,7 @@ def _wait(view: RankView, positions: OpenCollectives) -> Wait | None:
             rank=view.rank,
             op=op,
             alone=not positions.unread and not stacks.in_message(view.stack),
-            unread=bool(positions.unread),
+            unread=tuple(sorted(positions.unread)),
             sure=True,
         )
     return None
@@ -173,10 +197,25 @@ def _timed_out(scene: Scene) -> bool:
     return bool(ended) and ended[0].consequence == TIMED_OUT and all(e.consequence for e in ended)
 
 
+def _named(
+    graph: WaitGraph, open_ones: Mapping[int, list[Wait]], waits: Mapping[int, Wait]
+) -> frozenset[int]:
+    """Where waits end. A rank that is in a collective, which all its members have entered, is not
+    the one that is missing elsewhere: it waits there, for a GPU or for the network."""
+    return frozenset(
+        rank
+        for rank in graph.ends
+        if all(wait.only_sends for wait in open_ones.get(rank, ()))
+        and (rank not in waits or waits[rank].only_sends)
+    )
+
+
 def _roots(
-    scene: Scene, waits: Mapping[int, Wait], living: Mapping[int, RankView]
+    scene: Scene,
+    waits: Mapping[int, Wait],
+    living: Mapping[int, RankView],
+    named: frozenset[int],
 ) -> tuple[int, ...]:
-    named = {other for wait in waits.values() for other in wait.absent if other not in waits}
     if named:
         return tuple(sorted(named))
     # A rank without a recorder is suspect only when it is the one that does not wait.
@@ -200,20 +239,14 @@ def _in_messages(waits: Mapping[int, Wait], living: Mapping[int, RankView]) -> b
 
 
 def _led_to(
-    roots: tuple[int, ...], waits: Mapping[int, Wait], living: Mapping[int, RankView]
+    roots: tuple[int, ...],
+    waits: Mapping[int, Wait],
+    living: Mapping[int, RankView],
+    graph: WaitGraph,
 ) -> tuple[int, ...]:
     if not roots:
         return ()
-    reached = set(roots)
-    behind: dict[tuple[int, ...], list[int]] = {}
-    for rank, wait in waits.items():  # hundreds wait for the same ranks
-        behind.setdefault(wait.absent, []).append(rank)
-    while True:
-        led = [absent for absent in behind if not reached.isdisjoint(absent)]
-        if not led:
-            break
-        for absent in led:
-            reached.update(behind.pop(absent))
+    reached = set(roots) | (graph.led & waits.keys())
     unseen = {
         r for r in roots if not isinstance(living[r].recorder, Recorder)
     }  # no recorder can name it, so every rank that waits may wait for it

@@ -19,7 +19,7 @@ from holdfast.analysis.logs import disagreement, own_errors
 from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.own_errors import DUMPS, LOSSES, TIMEOUTS, Trouble
 from holdfast.analysis.logs.pattern import LogPattern
-from holdfast.analysis.logs.patterns import kernel
+from holdfast.analysis.logs.patterns import kernel, watchdog
 from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage, quote
 from holdfast.analysis.scene.scene import Recorder
 from holdfast.findings import Evidence
@@ -80,7 +80,8 @@ def of(wreckage: Wreckage) -> Blame:
 def _of(wreckage: Wreckage) -> Blame:
     recorders = _comparable(wreckage)
     members = _members(wreckage)
-    taken = standstills.take(recorders, wreckage.members)
+    told_only = frozenset(recorders) - {one.rank for one in wreckage.ranks if one.dumped}
+    taken = standstills.take(recorders, wreckage.members, partial=told_only)
     inside = {rank for standstill in taken.standstills for rank in standstill.waiting}
     waited = _ranks_of(wreckage.seen(*TIMEOUTS)) | inside
     lost = _ranks_of(wreckage.seen(*LOSSES))
@@ -96,18 +97,21 @@ def _of(wreckage: Wreckage) -> Blame:
         silent=_silent(wreckage, members, waited | lost, troubled),
         signalled=bool(wreckage.seen(*DUMPS)) or any(r.dumped for r in wreckage.ranks),
         census=taken,
-        disagreement=_disagreement(wreckage, recorders, taken),
+        disagreement=_disagreement(wreckage, recorders, taken, told_only),
         counted=wreckage.world_size is not None or any(r.members for r in recorders.values()),
     )
 
 
 def _disagreement(
-    wreckage: Wreckage, recorders: dict[int, Recorder], taken: WaitCensus
+    wreckage: Wreckage,
+    recorders: dict[int, Recorder],
+    taken: WaitCensus,
+    told_only: frozenset[int],
 ) -> Disagreement | None:
     if taken.mismatch:
         found: Disagreement | None = disagreement.of_mismatch(taken.mismatch)
     else:
-        found = disagreement.of_counts(recorders)
+        found = disagreement.of_counts(recorders, partial=told_only)
     stacks = {one.rank: one.stack for one in wreckage.ranks if one.stack is not None}
     return disagreement.with_lines(found, recorders, stacks) if found else None
 
@@ -115,7 +119,7 @@ def _disagreement(
 def _comparable(wreckage: Wreckage) -> dict[int, Recorder]:
     """Watchdogs show no types: beside whole dumps their messages count only as positions."""
     dumped = {one.rank for one in wreckage.ranks if one.dumped}
-    found = wreckage.recorders
+    found = _told_apart(wreckage, wreckage.recorders, dumped)
     for rank in found.keys() - dumped:
         known = found[rank]
         # A watchdog catches the first one that is not over.
@@ -126,6 +130,26 @@ def _comparable(wreckage: Wreckage) -> dict[int, Recorder]:
             collectives=() if dumped else known.collectives,
         )
     return groups.named(found)
+
+
+def _told_apart(
+    wreckage: Wreckage, recorders: dict[int, Recorder], dumped: set[int]
+) -> dict[int, Recorder]:
+    """Parts of a split group share a name, and older torch counts its groups in each process for
+    itself. Where two ranks have the same number in a group, its name means several groups."""
+    numbers: dict[tuple[str, str], set[int]] = {}
+    for seen in wreckage.seen(watchdog.STATUS):
+        if seen.rank is not None and "member" in seen.fields:
+            place = seen.fields["group"], seen.fields["member"]
+            numbers.setdefault(place, set()).add(seen.rank)
+    shared = {group for (group, _), ranks in numbers.items() if len(ranks) > 1}
+    shared = {group for group in shared if not groups.is_default(group)}
+    return {
+        rank: groups.renamed(one, {group: f"{group} of rank {rank}" for group in shared})
+        if shared and rank not in dumped
+        else one
+        for rank, one in recorders.items()
+    }
 
 
 def _ranks_of(seen: Iterable[Sighting]) -> set[int]:

@@ -8,12 +8,13 @@ import msgspec
 
 from holdfast import text
 from holdfast.analysis.collectives import call_sites, signature
-from holdfast.analysis.collectives.groups import Recorders
+from holdfast.analysis.collectives.groups import Recorders, is_default
+from holdfast.analysis.collectives.positions import OpenCollectives
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.scene.scene import Stack
 
-ONE_SIDED = frozenset({"broadcast", "reduce", "scatter", "gather", "send", "recv", "coalesced"})
-"""operations that one member may finish while another has not begun: there counts may differ"""
+FEW = 8
+"""numbers by which equal groups may be apart: the collectives of a layer or two"""
 
 
 class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,16 +70,20 @@ def with_lines(
     return msgspec.structs.replace(found, lines=lines)
 
 
-def of_counts(recorders: Recorders) -> Disagreement | None:
+def of_counts(
+    recorders: Recorders, *, partial: frozenset[int] = frozenset()
+) -> Disagreement | None:
     """They wait at different numbers: one has finished more than the other ever began.
 
     An all_reduce ends nowhere before all have come, so the numbers cannot mean the same ones.
+    `partial`: ranks of which only some positions are known.
     """
+    positions = OpenCollectives(recorders, ended=(), unread=frozenset(), partial=partial)
     for group in dict.fromkeys(g for r in recorders.values() for g in r.entered):
         waiting: dict[int, list[int]] = {}
-        for rank, r in sorted(recorders.items()):
-            if r.finished.get(group, 0) < r.entered.get(group, 0):
-                waiting.setdefault(r.finished.get(group, 0) + 1, []).append(rank)
+        for rank, places in sorted(positions.first_open.items()):
+            if group in places:
+                waiting.setdefault(places[group], []).append(rank)
         if len(waiting) > 1 and (found := _counts(group, waiting, recorders)):
             return found
     return None
@@ -88,7 +93,7 @@ def _counts(group: str, waiting: dict[int, list[int]], recorders: Recorders) -> 
     ahead = max(waiting)
     behind = [rank for number, who in waiting.items() if number < ahead for rank in who]
     ops = {number: _op(recorders, who, group, number) for number, who in waiting.items()}
-    if set(ops.values()) & ONE_SIDED:
+    if set(ops.values()) & signature.ONE_SIDED or _is_lag(group, waiting, recorders):
         return None
     asked = [rank for rank in behind if recorders[rank].entered[group] >= ahead]
     if asked and (not _apart(ops) or _op(recorders, asked, group, ahead) == ops[ahead]):
@@ -102,6 +107,16 @@ def _counts(group: str, waiting: dict[int, list[int]], recorders: Recorders) -> 
         odd=minority(list(waiting.values())),
         places={rank: (group, number) for number, who in waiting.items() for rank in who},
     )
+
+
+def _is_lag(group: str, waiting: dict[int, list[int]], recorders: Recorders) -> bool:
+    """The same operation of the same size, a few numbers apart: groups of one name that do the
+    same side by side, one of them behind. Code that left one out would show another operation."""
+    if is_default(group):
+        return False
+    entries = [signature.entry(recorders[r], group, n) for n, who in waiting.items() for r in who]
+    kinds = {signature.describe(entry) if entry else "" for entry in entries}
+    return len(kinds) == 1 and "" not in kinds and max(waiting) - min(waiting) <= FEW
 
 
 def _apart(ops: dict[int, str]) -> bool:

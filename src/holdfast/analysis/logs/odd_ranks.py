@@ -11,9 +11,12 @@ from holdfast.findings import Culprit, Evidence
 UNDECIDED = "which side is wrong: neither has a majority"
 
 
-def named(ranks: Sequence[int]) -> Culprit:
-    """One rank as the culprit; several by name."""
-    return Culprit(rank=ranks[0]) if len(ranks) == 1 else Culprit(what=text.ranks(ranks))
+def named(ranks: Sequence[int], *, one_of: bool = False) -> Culprit:
+    """One rank as the culprit; several by name. `one_of`: which of them is not known."""
+    if len(ranks) == 1:
+        return Culprit(rank=ranks[0])
+    what = f"{'one of ' if one_of else ''}{text.ranks(ranks)}"
+    return Culprit(what=what, ranks=tuple(sorted(ranks)), one_of=one_of)
 
 
 def evidence(found: Disagreement) -> list[Evidence]:
@@ -27,7 +30,7 @@ def evidence(found: Disagreement) -> list[Evidence]:
 
 def culprit(found: Disagreement) -> Culprit:
     """The ranks that differ from the majority; both sides where there is none."""
-    if len(found.odd) == 1:
-        return Culprit(rank=found.odd[0])
-    sides = [found.odd] if found.odd else list(found.sides.values())
-    return Culprit(what=" versus ".join(text.ranks(side) for side in sides))
+    if found.odd:
+        return named(found.odd)
+    sides = " versus ".join(text.ranks(side) for side in found.sides.values())
+    return Culprit(what=sides, ranks=found.ranks, one_of=True)

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import text
 from holdfast.analysis.collectives.standstills import Standstill
-from holdfast.analysis.logs import blame, own_errors
+from holdfast.analysis.logs import blame, odd_ranks, own_errors
 from holdfast.analysis.logs.patterns import peers, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.findings import Culprit
@@ -30,11 +30,14 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...]
     how: str
     """'absent': its recorder is behind. 'named': torch names it. 'mute': its log is here, and it
-    left no sign where a living one would. 'unheard': nothing of it is here."""
+    left no sign where a living one would. 'unheard': nothing of it is here. 'inside': all have
+    entered the collective, and it did not end."""
     victims: tuple[int, ...] = ()
     place: Standstill | None = None
     whole: bool = False
     """every member's position is known, and those of the suspects by dumps of their own"""
+    one_of: bool = False
+    """which of the ranks it was is not known"""
     ended: bool = False
     """others saw its connection close"""
     alive: bool = False
@@ -48,9 +51,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def culprit(self) -> Culprit:
         """One of several cannot be picked honestly."""
-        if len(self.ranks) == 1:
-            return Culprit(rank=self.ranks[0])
-        return Culprit(what=text.ranks(self.ranks))
+        return odd_ranks.named(self.ranks, one_of=self.one_of)
 
 
 def culprit_on(wreckage: Wreckage, suspect: Suspect) -> Culprit:
@@ -61,11 +62,21 @@ def culprit_on(wreckage: Wreckage, suspect: Suspect) -> Culprit:
     return Culprit(rank=remains.rank, host=remains.host, pid=remains.pid)
 
 
+def doubts(wreckage: Wreckage, suspect: Suspect) -> tuple[str, ...]:
+    """Which other ranks may have been missing as well, as far as that is not known."""
+    if suspect.one_of:
+        return (f"which of {text.ranks(suspect.ranks)} it was: they left no flight recorder",)
+    hidden = [r for r in blame.of(wreckage).census.unread if r not in suspect.ranks]
+    if suspect.how != "absent" or not hidden:
+        return ()
+    return (f"whether {text.ranks(hidden)} came: no flight-recorder dump of these was given",)
+
+
 def find(wreckage: Wreckage) -> Suspect | None:
     known = blame.of(wreckage)
     if known.explained or known.disagreement:
         return None
-    found = _behind(wreckage) or _named(wreckage) or _unheard(wreckage)
+    found = _behind(wreckage) or _named(wreckage) or _unheard(wreckage) or _inside(wreckage)
     return None if found is None or _ended_by_itself(wreckage, found.ranks) else found
 
 
@@ -114,18 +125,26 @@ def _named(wreckage: Wreckage) -> Suspect | None:
 
 def _unheard(wreckage: Wreckage) -> Suspect | None:
     known = blame.of(wreckage)
-    if not known.silent or not _silence_counts(wreckage):
+    waits = bool(known.census.standstills or known.census.messages)
+    # Where scripts run ahead of their GPUs, one that came may be the one that is missing.
+    doubtful = known.census.inside if known.census.unseen else ()
+    silent = tuple(sorted({*known.census.unseen, *doubtful})) if waits else known.silent
+    dumped = waits and any(remains.dumped for remains in wreckage.ranks)
+    if not silent or not (dumped or _silence_counts(wreckage, silent)):
         return None
-    logged = all(blame.has_log(wreckage, rank) for rank in known.silent)
-    alive = _was_alive(wreckage, known.silent)
+    if not dumped and not known.silent and not wreckage.recorders.keys() >= set(silent):
+        return None  # fewer spoke than were silent
+    logged = all(blame.has_log(wreckage, rank) for rank in silent)
+    alive = _was_alive(wreckage, silent)
     return Suspect(
-        ranks=known.silent,
+        ranks=silent,
         how="mute" if logged and known.signalled else "unheard",
-        victims=known.others(*known.silent),
+        victims=known.others(*silent),
         place=known.place,
+        one_of=len(silent) > 1,
         ended=not alive and _closed_first(wreckage),
         alive=alive,
-        heeded_sigterm=_heeded_sigterm(wreckage, known.silent),
+        heeded_sigterm=_heeded_sigterm(wreckage, silent),
         seen=blame.first_complaint(wreckage),
     )
 
@@ -169,9 +188,26 @@ def _was_alive(wreckage: Wreckage, silent: tuple[int, ...]) -> bool:
     return bool(told and waited) and one_machine and listed.isdisjoint(silent)
 
 
-def _silence_counts(wreckage: Wreckage) -> bool:
+def _inside(wreckage: Wreckage) -> Suspect | None:
+    """All came, and it did not end: the waits of all others lead to these."""
+    known = blame.of(wreckage)
+    inside = known.census.inside
+    if len(inside) < 2 or not known.counted or known.census.ring:
+        return None
+    places = [s for s in known.census.standstills if not s.absent and not s.unread]
+    return Suspect(
+        ranks=inside,
+        how="inside",
+        victims=known.others(*inside),
+        place=max(places, key=lambda s: len({*s.waiting} & {*inside}), default=None),
+        one_of=True,
+        seen=blame.first_complaint(wreckage),
+    )
+
+
+def _silence_counts(wreckage: Wreckage, ranks: tuple[int, ...]) -> bool:
     """A rank whose own file was simply not given is silent for that reason."""
-    silent = set(blame.of(wreckage).silent)
+    silent = set(ranks)
     apart = any(r.logs for r in wreckage.ranks)
     given = all(blame.has_log(wreckage, rank) for rank in silent)
     dumped = {r.rank for r in wreckage.ranks if r.dumped}

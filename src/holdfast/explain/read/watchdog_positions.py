@@ -30,6 +30,10 @@ _OPS = {
 }
 
 
+_MESSAGES = frozenset({"send", "recv", "recv_any_source", "coalesced"})
+OWN_MESSAGES = " (messages of rank"
+
+
 def recorder(sightings: Iterable[Sighting]) -> Recorder | None:
     """From the sightings of one rank; None when they show no position."""
     ours = [s for s in sightings if s.pattern in (*_CAUGHT, watchdog.STATUS.name)]
@@ -45,6 +49,10 @@ def recorder(sightings: Iterable[Sighting]) -> Recorder | None:
                 groups[int(seen.fields["seq"])] = group
     collectives = _collectives(ours, groups)
     for one in collectives:
+        if one.op in _MESSAGES:
+            # Counted by each rank for itself, so that no other rank has the same numbers.
+            entered.pop(one.group.partition(OWN_MESSAGES)[0], None)
+            finished.pop(one.group.partition(OWN_MESSAGES)[0], None)
         entered[one.group] = max(entered.get(one.group, 0), one.sequence)
     if not entered:
         return None
@@ -60,11 +68,13 @@ def _collectives(sightings: Sequence[Sighting], groups: dict[int, str]) -> list[
         fields = seen.fields
         sequence = int(fields["seq"])
         ran = int(fields.get("ran_ms", 0)) / 1000
-        op = fields.get("op", "")
+        told = fields.get("op", "")
+        op = _OPS.get(told, told.lower())
+        group = groups.get(sequence, next(iter(groups.values()), DEFAULT))
         found[sequence] = Collective(
-            group=groups.get(sequence, next(iter(groups.values()), DEFAULT)),
+            group=f"{group}{OWN_MESSAGES} {seen.rank})" if op in _MESSAGES else group,
             sequence=sequence,
-            op=_OPS.get(op, op.lower()),
+            op=op,
             backend="nccl",
             shape=_shape(fields),
             finished=False,

@@ -69,6 +69,7 @@ def ranks_issued_different_collectives(scene: Scene) -> Verdict | None:
     return FAULT.verdict(
         reason + (f"; {text.ranks(victims)} cannot continue" if victims else ""),
         ranks=found.odd,
+        one_of=found.undecided,
         victims=victims,
         certain=True,
         fix=FIX,

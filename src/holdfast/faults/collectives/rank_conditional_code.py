@@ -24,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast import text
-from holdfast.analysis.collectives import call_sites, groups, siblings, wait_graph, waits
+from holdfast.analysis.collectives import call_sites, groups, wait_graph, waits
+from holdfast.analysis.collectives.detours import Detour
 from holdfast.analysis.collectives.positions import Wait
 from holdfast.analysis.job import stall
-from holdfast.analysis.logs import blame, disagreement, fingerprints, horovod_stall, odd_ranks
+from holdfast.analysis.logs import blame, fingerprints, horovod_stall, odd_ranks
 from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_READY
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -63,30 +64,31 @@ def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
     seen = waits.analyse(scene)
     if not seen.deadlock or seen.mismatch or min(w.seconds for w in seen.waits) < stall.WAITS:
         return None
-    sides: dict[tuple[str, int], list[Wait]] = {}
+    sides: Sides = {}
     for wait in seen.waits:
         # Stages of a pipeline wait for each other one by one, which is one place of the program.
         place = MESSAGES if wait.is_message else (wait.group, wait.sequence)
         sides.setdefault(place, []).append(wait)
-    minority = _minority(scene, sides)
-    odd = {w.rank for side in minority or sides.values() for w in side}
+    undecided, minority = _minority(seen.detour, sides)
+    odd = {w.rank for side in minority for w in side} if minority else set(seen.deadlock)
     rest = [rank for rank in seen.deadlock if rank not in odd]
-    if not minority:
-        where = _where(scene, list(sides.values()))
+    if undecided:
+        where = _where(scene, minority or list(sides.values()))
         reason = (
             f"the ranks{_of_world(scene)} wait for each other in different groups: {where}; "
             "undecided which side is wrong"
         )
     else:
         own = _where(scene, minority)
-        others = [side for side in sides.values() if side[0].rank not in odd]
+        others = [side for side in sides.values() if odd.isdisjoint(w.rank for w in side)]
         where = f"{text.ranks(rest)} wait for it"
         if len(others) == 1:
             where = f"{_waits(others[0])} for it{_line(scene, others[0])}"
-        reason = f"{own}, which no other rank{_of_world(scene)} calls; {where}"
+        reason = f"{own}, {_left_out(seen.detour)}{_of_world(scene)}; {where}"
     return FAULT.verdict(
         reason,
         ranks=odd,
+        one_of=undecided,
         victims=rest,
         # A wait that no recorder shows may have begun just now.
         certain=all(wait.sure and wait.group for wait in seen.waits),
@@ -95,28 +97,28 @@ def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
     )
 
 
-def _minority(scene: Scene, sides: dict[tuple[str, int], list[Wait]]) -> list[list[Wait]]:
-    """The sides to blame; none when it is undecided.
+Sides = dict[tuple[str, int], list[Wait]]
 
-    In a mesh every rank may wait somewhere else. A rank is where the program meant it to be if
-    others share its place, in its own group or at the same position of a sibling group.
-    """
-    recorders = groups.of(scene)
-    votes = {
-        place: len(side) + len(siblings.beside(*place, recorders)) for place, side in sides.items()
-    }
+
+def _minority(detour: Detour | None, sides: Sides) -> tuple[bool, list[list[Wait]]]:
+    """Whether it is undecided, and the sides to blame: of each only the ranks that left the way."""
     if end := _where_all_lead(sides):
-        return [end]
-    # A message has one receiver: no other rank could share its place.
-    alone = [side for place, side in sides.items() if votes[place] == 1 and place != MESSAGES]
-    if alone and len(alone) < len(sides):
-        return alone
-    highest = max(votes.values())
-    most = [place for place in sides if votes[place] == highest]
-    return [side for place, side in sides.items() if place != most[0]] if len(most) == 1 else []
+        return False, [end]
+    if detour is None:
+        return True, []
+    odd = set(detour.ranks)
+    own = [[wait for wait in side if wait.rank in odd] for side in sides.values()]
+    return detour.undecided, [side for side in own if side]
 
 
-def _where_all_lead(sides: dict[tuple[str, int], list[Wait]]) -> list[Wait]:
+def _left_out(detour: Detour | None) -> str:
+    if detour is None or detour.left_out is None:
+        return "which no other rank calls"
+    group, number = detour.left_out
+    return f"and left out collective #{number}{groups.in_words(group)}, which the others are in"
+
+
+def _where_all_lead(sides: Sides) -> list[Wait]:
     """The one rank in a collective that no recorder shows any other in, when the waits of all the
     others lead to it; of two ranks either may be wrong."""
     listed = [wait for side in sides.values() for wait in side]
@@ -249,23 +251,30 @@ def few_ranks_entered_the_collective(wreckage: Wreckage) -> Diagnosis | None:
 def ranks_waited_for_each_other(wreckage: Wreckage) -> Diagnosis | None:
     """Every rank waits for a rank that waits elsewhere: waiting longer does not help."""
     known = blame.of(wreckage)
-    sides = [s for s in known.census.standstills if s.absent]
-    if not known.census.ring or len(sides) < 2 or known.explained or known.disagreement:
+    detour, ring = known.census.detour, known.census.ring
+    sides = [s for s in known.census.standstills if s.absent and not {*ring}.isdisjoint(s.waiting)]
+    if detour is None or not sides or known.explained or known.disagreement:
         return None
     told = "; ".join(f"{text.ranks(side.waiting)} in {side.title}" for side in sides[:4])
-    odd = disagreement.minority([side.waiting for side in sides])
     return FAULT.diagnosis(
-        f"the ranks waited for each other in different groups ({told}): each would continue if the "
-        "others came",
+        f"the ranks waited for each other in different groups ({told}): "
+        + (
+            "each would continue if the others came"
+            if detour.undecided
+            else f"{text.ranks(detour.ranks)} left the order that the others kept"
+        ),
         confidence=0.75,
         seen=blame.first_complaint(wreckage),
         evidence=[Evidence(quote=f"waits in {s.title}", source="flight recorder", rank=r)
-                  for s in sides for r in s.waiting[:1]],
-        culprit=odd_ranks.named(odd) if odd else Culprit(what=told),
-        victims=known.others(*odd),
+                  for s in sides[:8] for r in s.waiting[:1]],
+        culprit=odd_ranks.named(detour.ranks, one_of=detour.undecided),
+        victims=known.others(*detour.ranks),
         fix="call the collectives of both groups in the same order on every rank that is in both",
         next=DETAIL,
         ruled_out=blame.ruled_out(wreckage),
+        unknown=("which of these ranks left the order: no others show it",)
+        if detour.undecided
+        else (),
     )  # fmt: skip
 
 

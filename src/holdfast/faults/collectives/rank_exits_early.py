@@ -97,8 +97,11 @@ def _wait_for_the_gone(scene: Scene) -> tuple[int, ...]:
     if not living or not all(isinstance(v.recorder, Recorder) for v in living.values()):
         return ()
     waiting = [w for w in waits.analyse(scene).waits if w.seconds >= stall.WAITS]
-    graph = wait_graph.follow({w.rank: {*w.absent, *(() if w.absent else w.gone)} for w in waiting
-                               if w.absent or w.gone})  # fmt: skip
+    graph = wait_graph.follow({
+        w.rank: frozenset((*w.absent, *w.behind) or w.gone)
+        for w in waiting
+        if w.absent or w.behind or w.gone
+    })  # fmt: skip
     if graph.led != living.keys() or graph.ends & living.keys():
         return ()
     return tuple(w.rank for w in waiting if w.gone and not w.absent)

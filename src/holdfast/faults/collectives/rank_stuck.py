@@ -114,18 +114,19 @@ FIX = (
 @FAULT.explain
 def others_waited_for_one_rank(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
-    if suspect is None or suspect.ended:
+    if suspect is None or suspect.ended or suspect.how == "inside":
         return None
-    who = text.ranks(suspect.ranks)
+    ranks = text.ranks(suspect.ranks)
+    who = f"one or more of {ranks}" if suspect.one_of else ranks
     how = {
-        "absent": f"its flight recorder ends before it{_last(wreckage, suspect)}",
+        "absent": _behind(wreckage, suspect),
         "named": "torch names it",
-        "mute": f"{who} left no log, stack or recorder",
-        "unheard": f"{who} logged nothing about it, {_so(suspect)}",
+        "mute": f"{ranks} left no log, stack or recorder",
+        "unheard": f"{ranks} logged nothing about it, {_so(suspect)}",
     }[suspect.how]
     where = _where(wreckage, suspect)
     return FAULT.diagnosis(
-        f"{who} never entered {_title(suspect)}, in which "
+        f"{who} never {_came(suspect)} {_title(suspect)}, in which "
         f"{_waited(suspect)} until the timeout: {how}{where}; no rank reported an error",
         confidence=_confidence(wreckage, suspect),
         evidence=blame.positions(wreckage),
@@ -134,7 +135,30 @@ def others_waited_for_one_rank(wreckage: Wreckage) -> Diagnosis | None:
         victims=suspect.victims,
         fix=FIX,
         ruled_out=blame.ruled_out(wreckage),
-        unknown=blame.unknown(wreckage, *suspect.ranks),
+        unknown=(*suspects.doubts(wreckage, suspect), *blame.unknown(wreckage, *suspect.ranks[:2])),
+    )
+
+
+@FAULT.explain
+def all_ranks_entered_and_it_never_ended(wreckage: Wreckage) -> Diagnosis | None:
+    """Scripts run ahead of their GPUs: which GPU never came to it, recorders do not show."""
+    suspect = suspects.find(wreckage)
+    if suspect is None or suspect.how != "inside":
+        return None
+    return FAULT.diagnosis(
+        f"{text.ranks(suspect.ranks)} entered {_title(suspect)}, all its members did, and it never "
+        f"ended; {_waited(suspect)} behind them. The GPU of one of them never came to it (a kernel "
+        "that does not end), or the network between them lost it",
+        confidence=0.4,
+        evidence=blame.positions(wreckage),
+        seen=suspect.seen,
+        culprit=suspect.culprit,
+        victims=suspect.victims,
+        fix="see which kernel each of these ranks runs (`cuda-gdb`, `py-spy dump --native`), and "
+        "start again with TORCH_NCCL_ENABLE_TIMING=1: then the recorders show which GPU came",
+        next="export TORCH_NCCL_ENABLE_TIMING=1",
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=("which of these ranks it was: the recorders show scripts, not GPUs",),
     )
 
 
@@ -163,12 +187,28 @@ def _would_have_spoken(wreckage: Wreckage, suspect: Suspect) -> bool:
     return one_log_of_all and bool(suspect.seen)
 
 
+def _came(suspect: Suspect) -> str:
+    """A script may have asked for it, long before its GPU would have come to it."""
+    place = suspect.place
+    asked = place and [r for r in suspect.ranks if place.last.get(r, 0) >= place.sequence]
+    return "came, on its GPU, to" if asked else "entered"
+
+
 def _title(suspect: Suspect) -> str:
     return suspect.place.title if suspect.place else "the collective"
 
 
 def _waited(suspect: Suspect) -> str:
     return f"{text.ranks(suspect.victims)} waited" if suspect.victims else "the others waited"
+
+
+def _behind(wreckage: Wreckage, suspect: Suspect) -> str:
+    several = len(suspect.ranks) > 1
+    if _came(suspect) != "entered":
+        return f"the {'scripts' if several else 'script'} asked for it, the GPU did not come"
+    if several:
+        return "their flight recorders end before it"
+    return f"its flight recorder ends before it{_last(wreckage, suspect)}"
 
 
 def _last(wreckage: Wreckage, suspect: Suspect) -> str:

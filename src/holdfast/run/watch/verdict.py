@@ -15,7 +15,14 @@ import msgspec
 
 from holdfast import catalogue
 from holdfast.analysis.collectives import worlds
-from holdfast.analysis.job import pace, phrases, rank_gpus, ras_opinion, rdma_ports
+from holdfast.analysis.job import (
+    also_missing,
+    pace,
+    phrases,
+    rank_gpus,
+    ras_opinion,
+    rdma_ports,
+)
 from holdfast.analysis.scene import exits, heard
 from holdfast.analysis.scene.scene import Scene
 from holdfast.catalogue import traits
@@ -84,7 +91,21 @@ def _consider(
     best = min(fitting, key=_weight, default=None)
     if best and not ended and (traits(best.slug).needs_stall or is_stall(best)):
         best = ras_opinion.beside(scene, best)
+    if best and best.ranks and not best.one_of:
+        best = _with_others(scene, best)
     return Opinion(best and _with_hardware(scene, _with_ties(scene, best)), broken)
+
+
+def _with_others(scene: Scene, verdict: Verdict) -> Verdict:
+    others = also_missing.of_scene(scene, verdict.ranks)
+    if not others:
+        return verdict
+    return msgspec.structs.replace(
+        verdict,
+        reason=f"{verdict.reason}; the others wait for {phrases.who(scene, others)} as well",
+        also=others,
+        victims=tuple(rank for rank in verdict.victims if rank not in others),
+    )
 
 
 def _with_hardware(scene: Scene, verdict: Verdict) -> Verdict:

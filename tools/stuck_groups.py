@@ -1,0 +1,189 @@
+"""Simulated jobs of 8 to 512 ranks against `explain` and `run`: are the right ranks named?
+
+    python -m tools.stuck_groups [5000] [--first 0] [--largest 512] [--out PAGE.md] [--show]
+
+In each job one or two ranks misbehave (see simulated_job.KINDS) and the others wait. The dumps, the
+lines of torch's watchdogs and the scene of `run` are made from it, with their traps, and each is
+judged by the real code. An answer is right where it names the culprits and no other rank; a set
+where it names several ranks, one of which did it, and says so; unnamed where it blames no rank.
+Wrong is an innocent rank alone, or a culprit overlooked. Exits 1 when one answer is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from holdfast import catalogue
+from holdfast.analysis.collectives import dump_file
+from holdfast.analysis.logs import blame
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.explain.assemble import assemble
+from holdfast.explain.diagnose import diagnose
+from holdfast.explain.gather import gather_bytes
+from holdfast.explain.read.collected import Collected
+from holdfast.run.watch.verdict import judge
+from tools.simulated_job import Job, random_job
+from tools.simulated_remains import Remains, random_traps
+
+WAYS = ("dumps", "files", "lines", "both", "run")
+"""by which the remains are judged: dumps, the same as files, watchdog lines, both, and live"""
+
+
+class Answer(NamedTuple):
+    slug: str
+    ranks: frozenset[int]
+    undecided: bool
+    """it says that it is a set one of which did it"""
+    unread: frozenset[int]
+    """ranks of which it says that nothing is known"""
+    sure: float
+    words: str
+
+
+class Sample(NamedTuple):
+    seed: int
+    way: str
+    job: Job
+    remains: Remains
+    answer: Answer
+    grade: str
+
+
+def samples(count: int, *, first: int = 0, largest: int = 512) -> Iterator[Sample]:
+    for seed in range(first, first + count):
+        job = random_job(seed, largest=largest)
+        random = Random(seed)
+        remains = Remains(job, random_traps(random, job))
+        for way in _ways(random, job):
+            answer = ask(way, remains)
+            yield Sample(seed, way, job, remains, answer, grade(job, answer))
+
+
+def _ways(random: Random, job: Job) -> list[str]:
+    """Reading files starts a process, which takes longer than all the rest."""
+    by_lines = ["lines", "both"] if job.backend == "nccl" else []
+    rare = [*by_lines, "files"]
+    return ["dumps", "run", *(way for way in rare if random.random() < 0.1)]
+
+
+def ask(way: str, remains: Remains) -> Answer:
+    if way == "run":
+        return _live(remains)
+    if way == "dumps":
+        return _explained(_read(remains))
+    files = {} if way == "lines" else remains.dumps()
+    if way != "files":
+        files["job.log"] = remains.log()
+    return _explained(gather_bytes(files))
+
+
+def _read(remains: Remains) -> Wreckage:
+    collected = Collected()
+    for name, data in remains.dumps().items():
+        collected.recorders[int(name.rpartition("_")[2])] = dump_file.read(data)
+    return assemble(collected)
+
+
+def _explained(wreckage: Wreckage) -> Answer:
+    found = diagnose(wreckage, [entry.fault for entry in catalogue.entries()])
+    if not found.diagnoses:
+        return Answer("", frozenset(), False, frozenset(), 0.0, "; ".join(found.remarks))
+    first = found.diagnoses[0]
+    culprit = first.culprit
+    named = frozenset((*(culprit.ranks if culprit else ()), *first.also))
+    if culprit and culprit.rank is not None:
+        named |= {culprit.rank}
+    by_lines = {r.rank for r in wreckage.ranks if not r.dumped}
+    unread = frozenset(blame.of(wreckage).census.unread) | by_lines
+    return Answer(
+        first.slug,
+        named,
+        bool(culprit and culprit.one_of),
+        unread,
+        first.confidence,
+        f"{first.reason} {first.unknown}",
+    )
+
+
+def _live(remains: Remains) -> Answer:
+    scene = remains.scene()
+    verdict = judge(scene, standstill=True)
+    if verdict is None:
+        return Answer("", frozenset(), False, frozenset(), 0.0, "")
+    return Answer(
+        verdict.slug,
+        frozenset((*verdict.ranks, *verdict.also)),
+        verdict.one_of,
+        frozenset(remains.traps.lost),
+        1.0 if verdict.certain else 0.6,
+        verdict.reason,
+    )
+
+
+def grade(job: Job, answer: Answer) -> str:
+    felt, all_of_them = set(job.felt()), set(job.culprits())
+    if not answer.ranks:
+        return "unnamed"
+    if answer.ranks <= all_of_them:
+        hidden = felt - answer.ranks
+        if not hidden - answer.unread - _also_wait(job):
+            return "right"
+        return "set" if answer.undecided else "overlooked"
+    if answer.ranks >= felt - answer.unread - _also_wait(job) and answer.ranks & all_of_them:
+        return "set" if answer.undecided else "wrong"
+    return "wrong"
+
+
+def _also_wait(job: Job) -> set[int]:
+    """Culprits that look like any other rank that waits: by no record can they be told."""
+    return {p.rank for p in job.players if p.did is not None and p.undone}
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="simulated jobs against explain and run")
+    parser.add_argument("count", type=int, nargs="?", default=5000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--largest", type=int, default=512)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", action="store_true", help="print every answer that is not right")
+    asked = parser.parse_args()
+    began = time.monotonic()
+    grades: Counter[tuple[str, str]] = Counter()
+    kinds: Counter[tuple[str, str]] = Counter()
+    for sample in samples(asked.count, first=asked.first, largest=asked.largest):
+        grades[sample.way, sample.grade] += 1
+        kind = "+".join(sorted(p.did.kind for p in sample.job.players if p.did))
+        kinds[kind, sample.grade] += 1
+        if sample.grade in ("wrong", "overlooked") or (asked.show and sample.grade != "right"):
+            print(_line(sample), flush=True)
+    columns = ("right", "set", "unnamed", "overlooked", "wrong")
+    print(f"{asked.count} jobs, {time.monotonic() - began:.0f} s")
+    for table in (grades, kinds):
+        for row in sorted({key for key, _ in table}):
+            print(f"{row:18}", *(f"{table[row, c]:6}" for c in columns))
+    return 0
+
+
+def _line(sample: Sample) -> str:
+    job = sample.job
+    did = ", ".join(f"{m.rank} {m.kind}@{m.at} {m.axis}" for p in job.players if (m := p.did))
+    return (
+        f"{sample.grade} seed {sample.seed} {sample.way} {job.backend} tp{job.mesh.tp} "
+        f"dp{job.mesh.dp} pp{job.mesh.pp} ep{job.mesh.ep} [{did}] felt {job.felt()} -> "
+        f"{sample.answer.slug} {sorted(sample.answer.ranks)[:12]} "
+        f"{sample.answer.sure:.2f}: {sample.answer.words[:300]}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
