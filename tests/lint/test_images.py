@@ -90,7 +90,7 @@ def test_pods_of_an_image_that_a_script_builds(tmp_path: Path, build: str, summa
     assert not summary or any(one[2].startswith(summary) for one in said)
 
 
-SERVICE = "kind: Service\nmetadata: {name: master}\nspec: {ports: [{port: PORT}]}\n"
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: master}\nspec: {ports: [{port: PORT}]}\n"
 MEETS = POD.replace("env: [{name: R, value: '1'}]", "command: [torchrun, --master-addr=master]")
 
 

@@ -76,7 +76,7 @@ def read(
 
 
 def _image(stage: _Stage) -> Iterator[ContainerRun]:
-    """What a container of the last stage runs, unless whoever starts it says otherwise."""
+    """What a container of the last stage runs, unless it is started with another command."""
     texts = [text for text in stage.started if text.data]
     if texts:
         first, last = texts[0].place(0), texts[-1].place(len(texts[-1].data) - 1)
