@@ -135,6 +135,9 @@ CLOUDS = [
 ]  # fmt: skip
 
 NVRX = "[2026-11-16 10:00:00,123] [WARNING] [RankMonServer4242@n1:{rank}] "
+RAY = "(TrainController pid=40) "
+FT = "ERROR:torchft.manager:"
+TRACE = 'Traceback (most recent call last):\n  File "t.py", line 3, in f\nValueError: bad'
 TRAINERS = [
     Said("nvrx-heartbeat", NVRX.format(rank=3) + "[Cycle 0] Did not get subsequent heartbeat. "
          "Waited 600.00 seconds.", "rank-stuck", None, "heartbeat"),
@@ -184,6 +187,21 @@ TRAINERS = [
          "worker "
          "errors:\n[Rank 2 Error Snippet]:\nTraceback (most recent call last):\n  File \"t.py\", "
          "line 3, in train\nValueError: boom", "python-exception", 2, "boom"),
+    Said("ray-worker", RAY + "- (ip=192.0.2.7, pid=4103) world_rank=2, local_rank=2, node_rank=0\n"
+         "(raylet) A worker died or was killed while executing a task by an unexpected system "
+         "error. Worker PID: 4103 Worker exit type: SYSTEM_ERROR Worker exit detail: Worker "
+         "unexpectedly exits", "rank-killed", 2),
+    Said("ray-prefixed", f"{RAY}[Rank 2 Error Snippet]:\n{RAY}" + TRACE.replace("\n", f"\n{RAY}"),
+         "python-exception", 2),
+    Said("torchft-survived", f"{FT}[r0/0 - step 11] got exception in future -- skipping remaining: "
+         f"x\n{TRACE}\n{FT}[r0/0 - step 12] should_commit=True", ""),
+    Said("composer-block", "ERROR:composer.cli.launcher:Rank 3 crashed with exit code 1.\n"
+         f"----------Begin global rank 3 STDERR----------\n{TRACE}\n"
+         "----------End global rank 3 STDERR----------", "python-exception", 3,
+         "raised ValueError: bad in f()"),
+    Said("spot-and-term", "Spot ITN received. Instance will be interrupted at 2026-11-16T10:02:00Z"
+         "\nW1116 10:02:00.456000 4711 torch/distributed/elastic/agent/server/api.py:753] Received "
+         "Signals.SIGTERM death signal, shutting down workers", "preempted"),
     Said("lightning-child", "[rank: 2] Child process with PID 1011 terminated with code -9. "
          "Forcefully terminating all other processes to avoid zombies 🧟", "rank-killed", 2),
     Said("lightning-segv", "[rank: 1] Child process with PID 1011 terminated with code -11. "

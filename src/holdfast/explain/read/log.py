@@ -36,6 +36,23 @@ _WRAPPERS = (
 """exceptions by which a launcher reports the end of another process: they are Exits"""
 
 
+class _Quoted:
+    """Whose words a launcher repeats: Ray Train's and Composer's name the rank above them."""
+
+    def __init__(self) -> None:
+        self._rank: int | None = None
+        self._by: tuple[object, ...] = ()
+
+    def named(self, head: Head, line: LogLine) -> LogLine:
+        by = (head.host, head.pid) if head.pid is not None else (head.grammar,)
+        if section := all_patterns.SECTION.regex.search(head.text):
+            named = section["rank"] or section["begin"]
+            self._rank, self._by = int(named) if named else None, by
+        elif self._rank is not None and line.rank is None and by == self._by:
+            return msgspec.structs.replace(line, rank=self._rank, pid=None)
+        return line
+
+
 class LogReader:
     """Reads one source after another into the findings."""
 
@@ -56,18 +73,12 @@ class LogReader:
         survival = Survival(
             lambda number, raw: _line(line_prefix.head(raw, grammar), named, opened.name, number)
         )
-        quoted: int | None = None
-        """the rank whose words a launcher repeats"""
+        quoted = _Quoted()
         rules = self._collected.rules
         hits = self._scanner.lines(rules.listening(opened), tail=tail, in_json=wrapped)
         for hit in records.unwrapped(hits) if wrapped else hits:
             head = line_prefix.head(hit.text, grammar)
-            if section := all_patterns.SECTION.regex.search(head.text):
-                named_rank = section["rank"] or section["begin"]
-                quoted = int(named_rank) if named_rank else None
-            line = _line(head, named, opened.name, hit.number)
-            if quoted is not None and line.rank is None and not head.grammar:
-                line = msgspec.structs.replace(line, rank=quoted)
+            line = quoted.named(head, _line(head, named, opened.name, hit.number))
             slugs = self._see(head, hit, line)
             writer = (head.rank, head.local_rank, head.host, head.pid)
             survival.pass_by(hit)

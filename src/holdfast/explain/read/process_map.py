@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.analysis.logs.patterns import all_patterns, nccl
+from holdfast.analysis.logs.patterns import all_patterns, launchers, nccl
 from holdfast.analysis.logs.wreckage import Exit, LogLine, Sighting
 
 _NODES = all_patterns.NODES.name
@@ -106,6 +106,11 @@ def build(
     for one in exits:
         if one.rank is not None:
             book.learn(one.rank, pid=one.pid, host=one.host, local_rank=one.local_rank)
+    for seen in sightings:
+        if seen.pattern == launchers.RAY_RANK.name:
+            told_of = {name: seen.fields[name] for name in ("rank", "pid", "local_rank")}
+            numbers = {name: int(value) for name, value in told_of.items()}
+            book.learn(numbers.pop("rank"), host=seen.fields["host"], **numbers)
     for seen in _of_the_whole_job(sightings):
         rank = int(seen.fields["rank"])
         book.learn(rank, pid=seen.line.pid, host=seen.line.host, local_rank=None)

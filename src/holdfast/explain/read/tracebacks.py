@@ -40,8 +40,8 @@ _TREE = re.compile(r" *[|+] ?")
 """what an exception group draws before its lines"""
 _NEW_MESSAGE = frozenset({"glog", "elastic", "date", "nccl", "level", "place", "syslog", "nemo"})
 _OTHER_THING = re.compile(
-    r"Traceback \(most|```|-{20,}|={20,}|\[\w*rank|terminate called|Fatal Python error|srun: "
-    r"|slurmstepd|Root Cause|\S+ FAILED$|\s*$"
+    r"Traceback \(most|```|-{20,}|-{10}End global rank|={20,}|\[\w*rank|terminate called"
+    r"|Fatal Python error|srun: |slurmstepd|Root Cause|\S+ FAILED$|\s*$"
     r"|(?i:\W{0,3}(?:global[ _]|train(?:ing)?[ _])?(?:step|epoch|iter(?:ation)?)s?\W{1,4}\d)"
 )
 

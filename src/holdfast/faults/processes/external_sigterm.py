@@ -117,6 +117,8 @@ def launcher_told_to_stop(wreckage: Wreckage) -> Diagnosis | None:
         return None
     if any(s.fields.get("why") for s in wreckage.seen(launchers.SLURM_CANCELLED)):
         return None  # the scheduler says why: a better answer
+    if any(one.slug == "preempted" for one in wreckage.sightings):
+        return None  # a cloud does
     seen = received or tuple(cancelled)
     return FAULT.diagnosis(
         _what_happened(received=bool(received), cancelled=cancelled),

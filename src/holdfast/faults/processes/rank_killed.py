@@ -222,12 +222,17 @@ def ray_worker_vanished(wreckage: Wreckage) -> Diagnosis | None:
     if not vanished or blame.of(wreckage).explained or blame.of(wreckage).own:
         return None
     first = vanished[0].line
+    said = sightings.field(vanished, "pid")
+    pid = int(said) if said else first.pid
+    listed = {s.fields["pid"]: int(s.fields["rank"]) for s in wreckage.seen(launchers.RAY_RANK)}
+    rank = listed.get(str(pid), next(iter(sightings.writers(vanished)), None))
     return FAULT.diagnosis(
-        "a Ray worker vanished without an exception: killed from outside (by the OOM killer or a "
+        f"{'a Ray worker' if rank is None else f'rank {rank}, a Ray worker,'} vanished without an "
+        "exception: killed from outside (by the OOM killer or a "
         "person), or crashed in native code",
         confidence=0.5,
         seen=vanished,
-        culprit=Culprit(rank=first.rank, host=first.host, pid=first.pid, what="a Ray worker"),
+        culprit=Culprit(rank=rank, host=first.host, pid=pid, what="a Ray worker"),
         fix=FIND_SENDER,
         next="ray logs cluster --errors; " + SHOW_KERNEL_LOG,
         ruled_out=blame.ruled_out(wreckage),

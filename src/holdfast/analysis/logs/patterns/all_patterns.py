@@ -38,10 +38,13 @@ ERROR = LogPattern(
 IGNORED = LogPattern(
     name="python: ignored",
     # Python's own words before the traceback of an exception that ends nothing: in a destructor,
-    # at exit, inside the logging module.
+    # at exit, inside the logging module. torchft's, before that of a step it skips.
     pattern=r"^\s*(?:Exception ignored (?:in|on)\b|Error in atexit\._run_exitfuncs:"
-    r"|--- Logging error ---)",
-    anchors=("Exception ignored ", "Error in atexit._run_exitfuncs", "--- Logging error ---"),
+    r"|--- Logging error ---)|got exception in (?:future|all reduce) -- skipping remaining: ",
+    anchors=(
+        *("Exception ignored ", "Error in atexit._run_exitfuncs", "--- Logging error ---"),
+        " -- skipping remaining: ",
+    ),
     example="Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f5c>",
     role=Role.CONTEXT,
 )

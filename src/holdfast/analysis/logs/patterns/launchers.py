@@ -229,12 +229,21 @@ POD_ENDED = _saw(
     ),
     example="      Reason:       OOMKilled",
 )
+RAY_RANK = LogPattern(
+    name="launchers: ray-rank",
+    # The controller's list of its workers.
+    pattern=r"\(ip=(?P<host>[\w.:\-]{1,60}), pid=(?P<pid>\d{1,9})\) world_rank=(?P<rank>\d{1,7}), "
+    r"local_rank=(?P<local_rank>\d{1,4})",
+    anchors=(") world_rank=",),
+    example="- (ip=192.0.2.7, pid=4103) world_rank=2, local_rank=2, node_rank=0",
+    role=Role.CONTEXT,
+)
 RAY_DIED = _saw(
     name="launchers: ray-died",
     pattern=r"(?P<what>RayActorError|ActorDiedError|WorkerCrashedError|OutOfMemoryError: "
     r"Task was killed due to the node running low on memory|NodeDiedError)"
     r"|[Tt]he actor (?:is dead|died) (?:because|unexpectedly)(?P<why>.*)"
-    r"|[Ww]orker exit type: (?P<type>\w+)",
+    r"|(?:Worker PID: (?P<pid>\d{1,9}) )?[Ww]orker exit type: (?P<type>\w+)",
     anchors=(
         "RayActorError",
         "ActorDiedError",
@@ -273,6 +282,7 @@ ALL: tuple[LogPattern, ...] = (
     SLURM_SIGNALLED,
     SLURM_NODE,
     POD_ENDED,
+    RAY_RANK,
     RAY_DIED,
     shells.SHELL_ENDED,
     *trainers.EXITS,

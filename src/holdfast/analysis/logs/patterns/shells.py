@@ -46,7 +46,7 @@ COREDUMP = _saw(
     # systemd-coredump, `coredumpctl list` and abrt.
     pattern=rf"Process (?P<pid>\d{{1,9}}) \({_OURS}\) of user \d+ (?:dumped core"
     r"|terminated abnormally with signal \d+/(?P<short>[A-Z]+)|killed by (?P<name>SIG[A-Z]+))"
-    r"|\d\d:\d\d:\d\d [A-Z]{2,5} +(?P<listed>\d{1,9}) +\d+ +\d+ (?P<sign>SIG[A-Z]+) +\w+ +"
+    r"|^ *(?P<listed>\d{1,9}) +\d+ +\d+ (?P<sign>SIG[A-Z]+) +\w+ +"
     rf"\S{{0,200}}/{_OURS}",
     anchors=(
         *(" dumped core", "terminated abnormally with signal ", " killed by SIG"),
