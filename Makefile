@@ -10,7 +10,7 @@ LAB_PACKAGES := iproute2 nftables util-linux openssh-server slurm-wlm munge stre
 # Tests start thousands of interpreters: where this is set, each compiles all of holdfast again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick coverage proof versions torchrun-tests lab lint docs bench clean
+.PHONY: demo test quick coverage proof versions torchrun-tests knowledge lab lint docs bench clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,9 @@ versions: $(READY)  ## the tests of run and rank with torch 2.8, 2.10, 2.13, 2.1
 torchrun-tests: $(READY)  ## PyTorch's own launcher tests: make torchrun-tests PYTORCH=checkout
 	$(BIN)/python -m pip install --quiet expecttest
 	$(BIN)/python -m tools.torchrun_tests $(PYTORCH) --out proof
+
+knowledge: $(READY)  ## do the tables agree with torch and NCCL, here and on the package index?
+	$(BIN)/python -m tools.knowledge $(KNOWLEDGE)
 
 docs: $(READY)  ## one page per fault, the table of faces, the screens of lint and env: from the code
 	$(BIN)/python -m tools.write_examples

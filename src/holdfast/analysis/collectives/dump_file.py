@@ -23,6 +23,8 @@ from holdfast.analysis.collectives.entries import Group, RecorderEntry
 from holdfast.analysis.collectives.groups import is_default
 from holdfast.analysis.scene.scene import Collective, Recorder
 
+FORMAT = "2.10"
+"""what torch calls the newest format that this was written for (FlightRecorder.hpp, version_val)"""
 KEEP = 2048
 """entries of each group that are kept by default: torch records 2,000 in all"""
 _BEFORE = 16
