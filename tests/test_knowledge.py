@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.system.elf_files import elf_bytes
-from tools import knowledge, knowledge_nccl, knowledge_torch, nccl_library, wordings
+from tools import (
+    knowledge,
+    knowledge_nccl,
+    knowledge_torch,
+    nccl_library,
+    refresh_releases,
+    wordings,
+)
 
 DEFAULT_20, DEFAULT_0 = b"\xbe\x14\0\0\0", b"\x31\xf6"
 DEFAULT_MINUS_2 = b"\x48\xc7\xc6\xfe\xff\xff\xff"
@@ -132,7 +139,7 @@ def test_a_newer_release_on_the_index_is_fetched_and_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     published = {"nvidia-nccl-cu13": ["2.32.3", "2.99.1", "2.99.2rc1"], "nvidia-nccl-cu12": []}
-    monkeypatch.setattr(knowledge.refresh_releases, "ask_pypi", published.__getitem__)
+    monkeypatch.setattr(refresh_releases, "ask_pypi", published.__getitem__)
     fetched = []
 
     def fetch(package: str, version: str, _: Path) -> Path:
@@ -157,7 +164,7 @@ def test_an_index_that_does_not_answer_is_said(
     def unreachable(_: str) -> list[str]:
         raise OSError("Name or service not known")
 
-    monkeypatch.setattr(knowledge.refresh_releases, "ask_pypi", unreachable)
+    monkeypatch.setattr(refresh_releases, "ask_pypi", unreachable)
     assert knowledge.compare_newer("torch") is None
     assert "could not be asked about torch: Name or service" in capsys.readouterr().out
 
