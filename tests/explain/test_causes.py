@@ -186,10 +186,35 @@ def test_without_further_steps_of_its_writer_it_remains_one(case: Case) -> None:
     check(case)
 
 
-def test_steps_that_may_have_been_buffered_leave_the_exception_possible() -> None:
-    found = explain((*NVML, *STEPS, EXIT_1)).diagnoses[0]
+SRUN = "srun: error: node7: task 3: Exited with exit code 1"
+UNDECIDED = (
+    (*NVML, *STEPS, EXIT_1),  # the rank that failed is another one, or its lines were buffered
+    (*NVML, *STEPS[:6], CLOSED.format(rank=0)),  # other ranks finish a few steps more
+)
+
+
+@pytest.mark.parametrize("log", UNDECIDED, ids=["an exit code", "a lost peer"])
+def test_steps_of_another_writer_leave_the_exception_possible(log: tuple[str, ...]) -> None:
+    found = explain(log).diagnoses[0]
     assert (found.slug, found.grade) == ("python-exception", Grade.POSSIBLE)
-    assert "it was caught, or those lines were written late" in found.reason
+    assert "it was caught, or those lines are another rank's or were written late" in found.reason
+
+
+def test_lines_that_a_rank_had_buffered_do_not_hide_what_ended_it() -> None:
+    """Without `python -u` its last lines come below the traceback."""
+    labelled = tuple(f"3: {line}" for line in (*DISK, *STEPS))
+    found = explain((*labelled, SRUN))
+    assert [one.slug for one in found.diagnoses][:1] == ["disk-full"]
+    later = (f"3: {line}" for line in traceback("ValueError: x", "/work/train.py:3 f"))
+    found = explain((*labelled, *later, SRUN))
+    assert "disk-full" not in [one.slug for one in found.diagnoses]
+    assert found.diagnoses[0].slug == "python-exception"
+
+
+def test_what_was_retried_may_end_the_program_at_last() -> None:
+    once = traceback("OSError: S3 timeout", "/work/storage.py:20 get")
+    found = explain((*once, *STEPS, *once)).diagnoses[0]
+    assert (found.slug, found.evidence[0].line) == ("python-exception", 2 * len(once) + len(STEPS))
 
 
 # --- collectives ---------------------------------------------------------------------------------

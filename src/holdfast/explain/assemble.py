@@ -20,6 +20,8 @@ from holdfast.analysis.logs.wreckage import (
 )
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Recorder, Stack
+from holdfast.analysis.scene.secondary_errors import SURVIVED
+from holdfast.explain import survivors
 from holdfast.explain.read import exits as ends
 from holdfast.explain.read import process_map, settings, watchdog_positions
 from holdfast.explain.read.collected import Collected
@@ -46,13 +48,18 @@ def assemble(collected: Collected) -> Wreckage:
         world_size=world,
     )
     host = collected.host
-    seen = tuple(_placed_sighting(s, book, host) for s in sightings)
-    raised = _without_echoes(
+    exits = tuple(_placed_exit(one, book) for one in exits)
+    caught = [
         msgspec.structs.replace(one, line=placed(one.line, book, host=host))
         for one in collected.raised
-        if one.line.source not in old
+    ]
+    placed_sightings = [_placed_sighting(s, book, host) for s in sightings]
+    survived = survivors.settled(collected.survived, caught, exits, placed_sightings)
+    # A sighting is compared with the exception around it by what the line itself says.
+    seen = tuple(_placed_sighting(s, book, host) for s in survivors.outside(sightings, survived))
+    raised = _without_echoes(
+        one for one in survivors.marked(caught, survived) if one.line.source not in old
     )
-    exits = tuple(_placed_exit(one, book) for one in exits)
     lines = [(placed(first, book, host=host), placed(last, book)) for first, last in spans]
     return Wreckage(
         sources=tuple(collected.sources),
@@ -140,9 +147,16 @@ def _without_echoes(raised: Iterable[LoggedException]) -> tuple[LoggedException,
     for one in raised:
         key = (one.kind, one.text.partition("\n")[0], one.rank)
         old = kept.get(key)
-        if old is None or (not old.frames and one.frames):
+        if old is None or _tells_more(one, old):
             kept[key] = one
     return tuple(sorted(kept.values(), key=lambda one: one.order))
+
+
+def _tells_more(one: LoggedException, old: LoggedException) -> bool:
+    """One that was retried may end the program at last."""
+    if (one.consequence == SURVIVED) != (old.consequence == SURVIVED):
+        return old.consequence == SURVIVED
+    return not old.frames and bool(one.frames)
 
 
 _Spans = Sequence[tuple[LogLine, LogLine]]

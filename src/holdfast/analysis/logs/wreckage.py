@@ -76,6 +76,8 @@ class LoggedException(msgspec.Struct, frozen=True, kw_only=True):
     order: int = 0
     launcher: bool = False
     """the launcher raised it, not a rank"""
+    steps_after: int = 0
+    """where it was survived: how many different steps its writer counted after it"""
 
     @property
     def rank(self) -> int | None:

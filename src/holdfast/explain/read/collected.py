@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +20,6 @@ from holdfast.analysis.logs.wreckage import (
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.ras.answer import RasAnswer
 from holdfast.analysis.scene.scene import Recorder, Stack
-from holdfast.analysis.scene.secondary_errors import SURVIVED
 from holdfast.explain.read.rule_reader import RuleReader
 
 FIRST = 20
@@ -59,6 +58,20 @@ class _Pile:
         yield from self.last
 
 
+class Survived(NamedTuple):
+    """An exception after which its program continued, as far as its own log shows."""
+
+    position: int
+    """among all that were caught"""
+    first: LogLine
+    last: int
+    """the number of its last line"""
+    ignored: bool
+    """Python itself says that it ended nothing"""
+    steps: int
+    """how many different counts came after it"""
+
+
 class Collected:
     def __init__(self) -> None:
         self.sources: list[InputSource] = []
@@ -71,8 +84,7 @@ class Collected:
         """from our own journal: name -> ranks by their numbers in it, where there were several"""
         self.stacks: list[tuple[int | None, int | None, Stack]] = []
         """(rank, pid, its main thread)"""
-        self.survived: list[tuple[LogLine, int]] = []
-        """the first line of an exception that its program survived, and the number of its last"""
+        self.survived: list[Survived] = []
         self.spans: list[tuple[LogLine, LogLine]] = []
         """first and last line of a writer in a source"""
         self.pids: dict[int, int] = {}
@@ -108,27 +120,6 @@ class Collected:
         self.raised.append(one)
         return len(self.raised) - 1
 
-    def survive(self, survived: Iterable[tuple[int, LogLine, int]]) -> None:
-        """Their programs continued after these: (index, first line, number of the last line)."""
-        for index, first, last in survived:
-            self.raised[index] = msgspec.structs.replace(self.raised[index], consequence=SURVIVED)
-            self.survived.append((first, last))
-
     def sightings(self) -> list[Sighting]:
-        """Without those inside an exception that its program survived."""
-        lasts = {(_writer(first), first.number): last for first, last in self.survived}
-        begins: dict[tuple[object, ...], list[int]] = {}
-        for writer, number in sorted(lasts, key=lambda key: key[1]):
-            begins.setdefault(writer, []).append(number)
-
-        def is_inside(line: LogLine) -> bool:
-            known = begins.get(_writer(line), [])
-            place = bisect.bisect_right(known, line.number) - 1
-            return place >= 0 and line.number <= lasts[_writer(line), known[place]]
-
         kept = [one for pile in self._piles.values() for one in pile.kept()]
-        return sorted((one for one in kept if not is_inside(one.line)), key=lambda one: one.order)
-
-
-def _writer(line: LogLine) -> tuple[object, ...]:
-    return line.source, line.rank, line.local_rank, line.host, line.pid
+        return sorted(kept, key=lambda one: one.order)

@@ -93,7 +93,7 @@ class LogReader:
                 if index is not None:
                     survival.catch(index, hit, line, writer, ends=told.ends, lines=told.lines)
         last = [(n, records.texts(text)[-1] if wrapped else text) for n, text in tail.lines()]
-        self._collected.survive(survival.survived(last))
+        self._collected.survived += survival.survived(last)
         self._remember_ends(lines, last, named, opened.name, grammar)
         if rules.rules:
             self._match_rules(named, opened.name, grammar, wrapped=wrapped)

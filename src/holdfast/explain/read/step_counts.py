@@ -45,13 +45,17 @@ class StepCounts:
             self._kept += line.number not in known
             known.setdefault(line.number, value)
 
-    def continued(self, line: LogLine, *, after: int) -> bool:
-        """Its writer counted on; of a line that does not name its writer, any writer did."""
+    def after(self, line: LogLine, number: int) -> int:
+        """How far its writer counted on after the line of this number; where the line does not
+        name its writer, how far any writer did."""
         writer = _writer(line)
-        return any(
-            _advances([count[number] for number in sorted(count) if number > after]) >= ADVANCES
-            for (other, _), count in self._counts.items()
-            if not any(writer) or other == writer
+        return max(
+            (
+                _advances([count[n] for n in sorted(count) if n > number])
+                for (other, _), count in self._counts.items()
+                if not any(writer) or other == writer
+            ),
+            default=0,
         )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from holdfast.analysis.logs.wreckage import LogLine
+from holdfast.explain.read.collected import Survived
 from holdfast.explain.read.records import RecordLine
 from holdfast.explain.read.scan import FOLLOWING, Hit
-from holdfast.explain.read.step_counts import StepCounts
+from holdfast.explain.read.step_counts import ADVANCES, StepCounts
 
 SAMPLES = 300
 """places of a log whose neighbourhood is searched for progress"""
@@ -69,13 +70,13 @@ class Survival:
         for number, raw in lines:
             self._counts.note(self._line_of(number, raw))
 
-    def survived(self, tail: Iterable[tuple[int, str]]) -> list[tuple[int, LogLine, int]]:
-        """(index, its first line, the number of its last line), given the end of the log."""
+    def survived(self, tail: Iterable[tuple[int, str]]) -> list[Survived]:
+        """Given the end of the log."""
         if not self._caught:
             return []
         self._note(tail)
-        return [
-            (index, line, last)
+        found = [
+            Survived(index, line, last, announced, self._counts.after(line, named))
             for index, line, named, last, announced in self._caught
-            if announced or self._counts.continued(line, after=named)
         ]
+        return [one for one in found if one.ignored or one.steps >= ADVANCES]

@@ -162,25 +162,33 @@ FIX_LINE = (
 FIX_LAUNCH = "fix what the launcher complains about: its options, files or permissions"
 
 
+FEW_STEPS = 10
+"""that other ranks may still have done after one of them had raised"""
+
+
 @FAULT.explain
 def exception_before_the_job_went_on(wreckage: Wreckage) -> Diagnosis | None:
     """A rank failed, and the only exception has steps after it: caught, or the steps were buffered
     and written late. Both are said."""
-    survived = [r for r in wreckage.raised if r.consequence == secondary_errors.SURVIVED]
     failed = [e for e in wreckage.exits if e.code > 0 and not e.teardown]
     own = blame.of(wreckage)
-    if not failed or not survived or len(survived) < len(wreckage.raised):
+    survived = [r for r in wreckage.raised if r.consequence == secondary_errors.SURVIVED]
+    late = [r for r in survived if (r.steps_after < FEW_STEPS if own.lost else failed)]
+    if not late or own.explained or own.disagreement or own.waited:
         return None
-    if own.explained or own.disagreement or own.victims:
-        return None
-    last, ranks = survived[-1], sorted({r.rank for r in survived[-1:] if r.rank is not None})
+    last, ranks = late[-1], sorted({r.rank for r in late[-1:] if r.rank is not None})
+    end = f"; {blame.subject(failed[0])} exited with code {failed[0].code}" if failed else ""
     return FAULT.diagnosis(
         f"{_who(last, ranks)} raised {_quoted(last)}; lines of training follow it, so it was "
-        f"caught, or those lines were written late; {blame.subject(failed[0])} exited with code "
-        f"{failed[0].code}",
+        f"caught, or those lines are another rank's or were written late{end}",
         confidence=0.4,
         culprit=_culprit(wreckage, last, ranks),
-        evidence=[_evidence(last), blame.of_exit(failed[0])],
+        victims=own.lost,
+        evidence=[
+            _evidence(last),
+            *map(blame.of_exit, failed[:1]),
+            *blame.complaints(wreckage)[:2],
+        ],
         fix="run with `python -u` (or PYTHONUNBUFFERED=1), so that all lines are in order",
         next=_look(last),
         unknown=("whether it ended the program: the order of the lines does not show it",),
