@@ -43,9 +43,9 @@ def test_the_page_counts_by_kind_and_lists_every_thread(tmp_path: Path) -> None:
     digest = digest_of(file.read_bytes())
     scored = blind_score.score(blind_score.read_set(file, digest))
     told = blind_score.page("X", digest, "abc", scored, "2026-11-16")
-    assert "| ordinary | 1/1 | 100 % | 1/1 | 0 | 0/0 |" in told
-    assert "| unusual | 0/1 | 0 % | 0/1 | 1 | 0/0 |" in told
-    assert "| healthy | 1/1 | 100 % | 1/1 | 0 | 0/0 |" in told
+    assert "| ordinary | 1/1 | 100 % (21-100) | 1/1 | 0 | 0/0 |" in told
+    assert "| unusual | 0/1 | 0 % (0-79) | 0/1 | 1 | 0/0 |" in told
+    assert "| healthy | 1/1 | 100 % (21-100) | 1/1 | 0 | 0/0 |" in told
     assert "| **confidently wrong** | unusual | disk-full (strong) | port-in-use" in told
     assert f"| https://example.org/thread/6 | `{CASES[2]['digest'][:16]}` |" in told
     assert digest in told

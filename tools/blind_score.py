@@ -15,6 +15,7 @@ import csv
 import datetime as dt
 import hashlib
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -72,12 +73,24 @@ def score(cases: Sequence[dict[str, Any]]) -> list[Scored]:
     ]
 
 
+def interval(right: int, total: int) -> tuple[float, float]:
+    """per cent: where the share lies with 95 % confidence (Wilson), since a set is small"""
+    if not total:
+        return 0.0, 100.0
+    z, share = 1.96, right / total
+    middle = share + z * z / (2 * total)
+    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 100 / (1 + z * z / total)
+    return max(0.0, (middle - half) * scale), min(100.0, (middle + half) * scale)
+
+
 def counts(title: str, scored: Sequence[Scored]) -> str:
     outcomes = [one.outcome for one in scored]
     ranks = [o.culprit for o in outcomes if o.culprit is not None]
     total = len(outcomes)
     first = sum(o.place == 1 for o in outcomes)
-    share = f"{100 * first / total:.0f} %" if total else "-"
+    low, high = interval(first, total)
+    share = f"{100 * first / total:.0f} % ({low:.0f}-{high:.0f})" if total else "-"
     cells = [
         title,
         f"{first}/{total}",
@@ -134,8 +147,9 @@ def page(name: str, digest: str, version: str, scored: Sequence[Scored], day: st
         *summary(scored),
         "",
         "*First*: the label, or a cause that the label accepts, leads (for a healthy log: no",
-        "diagnosis). *Confidently wrong*: another cause leads with a confidence over 0.8. *Rank*:",
-        "the thread proves which rank it was. The last column is the start of the text's SHA-256.",
+        "diagnosis); its *share* with the 95 % interval. *Confidently wrong*: another cause leads",
+        "with a confidence over 0.8. *Rank*: the thread proves which rank it was. The last column",
+        "is the start of the text's SHA-256.",
         "",
         "| outcome | kind | label | answered | thread | text |",
         "|---|---|---|---|---|---|",
