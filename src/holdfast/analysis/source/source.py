@@ -150,7 +150,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         told = self.flag("nnodes", "num-nodes", "num-machines", "nodes")
         if told is not None and told.known:
             most = told.value.rpartition(":")[2].rpartition("-")[2]  # '1:4', '2-4'
-            counts += [int(most)] if most.isdecimal() else []
+            counts += [int(most)] if most.isdecimal() and len(most) < 10 else []
         return max(counts, default=None)
 
 

@@ -44,7 +44,7 @@ def service(documents: YamlDocuments, resource: Node) -> NetworkService | None:
     spec = documents.get(resource, "spec")
     listed = documents.items(documents.get(spec, "ports"))
     ports = [documents.scalar(port, "port") for port in listed]
-    if not known or not name or not all(port.isdecimal() for port in ports):
+    if not known or not name or not all(port.isdecimal() and len(port) < 7 for port in ports):
         return None
     return NetworkService(
         name=name,

@@ -46,7 +46,7 @@ def nodes(launch: Launch) -> tuple[int, int] | None:
     if flag is None or not flag.known:
         return None
     low, _, high = flag.value.partition(":")
-    if not low.isdecimal() or not (high.isdecimal() or not high):
+    if not low.isdecimal() or not (high.isdecimal() or not high) or len(flag.value) > 20:
         return None
     return int(low), int(high or low)
 
@@ -106,7 +106,8 @@ def is_loopback(address: str) -> bool:
 def endpoint(text: str) -> tuple[str, int | None]:
     """Host and port of 'host:29400' or '[::1]:29400'; None where it names no port."""
     host, colon, port = text.strip().rpartition(":")
-    if colon and port.isascii() and port.isdigit() and not host.endswith(":"):
+    digits = port.isascii() and port.isdigit() and len(port) < 10
+    if colon and digits and not host.endswith(":"):
         return host.removeprefix("[").removesuffix("]"), int(port)
     return text.strip(), None
 

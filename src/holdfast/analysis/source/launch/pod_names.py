@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.analysis.source.launch import command_line, containers, master
-from holdfast.analysis.source.source import NetworkService, PodGroup, Source, Workload
+from holdfast.analysis.source.source import (
+    Launch,
+    NetworkService,
+    PodGroup,
+    Source,
+    Workload,
+)
 from holdfast.analysis.source.source_problem import SourceProblem
 from holdfast.findings import Place
 
@@ -47,15 +53,23 @@ def _masters(source: Source) -> Iterator[PodMaster]:
             for container in group.containers:
                 launch = containers.launch_inside(source, container)
                 found = list(master.addresses(launch)) if launch is not None else []
-                port = next((int(p.value) for p in master.ports(source) if launch is not None
-                             and p.launch is launch and p.value.isdecimal()), None)  # fmt: skip
                 for said in found:
+                    port = _port(said.launch, said.what)
                     yield PodMaster(said.value, port, said.place, group, workload)
                 given = containers.variable(container, "MASTER_ADDR")
                 if given is not None and given.known and not found:
-                    said_port = containers.variable(container, "MASTER_PORT")
-                    number = command_line.number(said_port)
-                    yield PodMaster(given.value, number, given.place, group, workload)
+                    port = command_line.number(containers.variable(container, "MASTER_PORT"))
+                    yield PodMaster(given.value, port, given.place, group, workload)
+
+
+def _port(launch: Launch | None, what: str) -> int | None:
+    """Of the option that named the host."""
+    if launch is None:
+        return None
+    if what == "--rdzv-endpoint":
+        endpoint = launch.flag("rdzv-endpoint")
+        return command_line.endpoint(endpoint.value)[1] if endpoint is not None else None
+    return command_line.number(launch.flag(*master.PORT_FLAGS))
 
 
 def _pod(one: PodMaster) -> int | None:
