@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from holdfast import catalogue
+from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import RankView, Scene, Stack
 from holdfast.explain import from_scene
 from holdfast.explain.diagnose import Explanation, diagnose
@@ -25,10 +26,13 @@ from tests.run.scenes import (
 )
 
 
-def under_torchrun(*stacks: Stack, **changes: object) -> Scene:
+def under_torchrun(*stacks: Stack | Unread, busy: tuple[int, ...] = ()) -> Scene:
     """No page, no recorder, no hook: what `explain --pid` sees of anybody's job."""
-    views = [a_rank(r, beat=None, stack=s, alive_at=NOW - 3.5) for r, s in enumerate(stacks)]
-    return a_scene(views, evidence_at=NOW, **changes)
+    views = [
+        a_rank(r, beat=None, stack=s, alive_at=NOW if r in busy else NOW - 3.5)
+        for r, s in enumerate(stacks)
+    ]
+    return a_scene(views, evidence_at=NOW)
 
 
 def explained(scene: Scene, *, still: bool = True, world: int = 4) -> Explanation:
@@ -71,8 +75,7 @@ def test_ranks_on_other_machines_make_us_less_sure() -> None:
     [
         under_torchrun(IN_BACKWARD, IN_BACKWARD, IN_BACKWARD, IN_BACKWARD),
         under_torchrun(IN_SLEEP, IN_SLEEP, IN_SLEEP, IN_SLEEP),
-        under_torchrun(IN_SLEEP, IN_SAVE, IN_BARRIER, IN_BARRIER),
-        under_torchrun(IN_BACKWARD, IN_SLEEP),  # either may compute
+        under_torchrun(IN_SLEEP, IN_SAVE, IN_BARRIER, IN_BARRIER, busy=(0, 1, 2, 3)),
         a_scene(),
     ],
 )
@@ -80,6 +83,72 @@ def test_no_rank_is_named_where_stacks_do_not_tell_one_from_the_others(scene: Sc
     report = explained(scene, world=len(scene.ranks))
     assert not report.diagnoses
     assert not report.failed
+
+
+def test_two_ranks_are_told_apart_by_what_they_do() -> None:
+    """A rank in backward() that uses no processor waits; one that does may compute, or spin."""
+    found = first(explained(under_torchrun(IN_BACKWARD, IN_SLEEP), world=2))
+    assert (found.culprit and found.culprit.rank, found.grade.value) == (1, "likely")
+    found = first(explained(under_torchrun(IN_BACKWARD, IN_SLEEP, busy=(0,)), world=2))
+    assert (found.culprit and found.culprit.rank, found.grade.value) == (1, "possible")
+    assert "rank 0: whether it waits or computes: a rank does both in backward()" in found.unknown
+
+
+def test_all_that_idle_ranks_wait_for_are_named() -> None:
+    found = first(explained(under_torchrun(IN_SLEEP, IN_SAVE, IN_BARRIER, IN_BARRIER)))
+    assert found.reason.startswith("ranks 0-1 are in load()")
+    assert (found.victims, found.grade.value) == ((2, 3), "possible")
+
+
+ALL = frozenset(range(4))
+
+
+@pytest.mark.parametrize(
+    ("busy", "still", "stands"),
+    [
+        ((), ALL, True),
+        ((0, 1, 2, 3), ALL, True),
+        ((2,), ALL - {2}, True),  # the one elsewhere works, and the others do nothing
+        ((0, 1, 2, 3), ALL - {2}, False),  # as in any job
+        ((), ALL - {0, 2}, False),
+        ((0, 1, 2, 3), frozenset(), False),
+    ],
+)
+def test_stacks_count_where_those_that_wait_did_nothing(
+    busy: tuple[int, ...], still: frozenset[int], stands: bool
+) -> None:
+    scene = under_torchrun(IN_BACKWARD, IN_BACKWARD, IN_SLEEP, IN_BACKWARD, busy=busy)
+    assert from_scene.stands_still(scene, still) is stands
+
+
+@pytest.mark.parametrize(
+    ("stacks", "busy", "still", "sentence"),
+    [
+        ((IN_BACKWARD, IN_BACKWARD), (), {0, 1}, "Every rank here waits in backward()"),
+        ((IN_BACKWARD, IN_BACKWARD), (0, 1), {0, 1}, ""),
+        ((IN_BACKWARD, IN_SLEEP), (0, 1), {0}, "Rank 0 is in backward(), rank 1 elsewhere."),
+        ((IN_BACKWARD, IN_SLEEP), (0, 1), {1}, ""),
+        ((IN_SLEEP, IN_SLEEP), (), {0, 1}, "No rank did anything meanwhile"),
+        ((IN_SLEEP, IN_SLEEP), (1,), {0, 1}, ""),
+        ((Unread(why="not permitted"),) * 2, (), set(), "No stack could be read"),
+    ],
+)
+def test_what_is_odd_is_said_where_no_rank_is_named(
+    stacks: tuple[Stack | Unread, ...], busy: tuple[int, ...], still: set[int], sentence: str
+) -> None:
+    scene = under_torchrun(*stacks, busy=busy)
+    said = from_scene.undecided(scene, frozenset(still), world=2)
+    assert said.startswith(sentence)
+    assert bool(said) is bool(sentence)
+    shown = diagnosis.report((), failed=False, anomalies=(), remarks=(),
+                             places=from_scene.places(scene), undecided=said)  # fmt: skip
+    assert ("Nothing wrong was seen" in shown) is not bool(sentence)
+
+
+def test_ranks_that_all_wait_may_wait_for_another_machine() -> None:
+    scene = under_torchrun(IN_BACKWARD, IN_BACKWARD)
+    said = from_scene.undecided(scene, frozenset({0, 1}), world=4)
+    assert "The job has 4 ranks: look at those on the other machines too." in said
 
 
 def test_a_job_that_moves_is_well_wherever_its_ranks_are() -> None:

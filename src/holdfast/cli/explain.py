@@ -185,11 +185,18 @@ def _explain_running(pids: list[int], arguments: argparse.Namespace) -> int:
     from holdfast.run.watch import attach, verdict
 
     streams.remark(f"watching for {attach.WATCHED:g} s, without touching the processes")
-    scene, still, world = attach.look(pids, ask_ras=arguments.ras is not None)
-    stands = all(view.rank in still for view in scene.ranks)
-    said = verdict.judge(scene, standstill=stands)
-    wreckage = from_scene.wreckage(scene, said, standstill=stands, world=world)
-    return _answer(wreckage, arguments, places=from_scene.places(scene))
+    job = attach.look(pids, ask_ras=arguments.ras is not None)
+    scene, still = job.scene, job.still
+    if job.guessed:
+        streams.remark(
+            "nothing outside these processes says their ranks: they are numbered in the order in "
+            "which they were started"
+        )
+    said = verdict.judge(scene, standstill=all(view.rank in still for view in scene.ranks))
+    stands = from_scene.stands_still(scene, still)
+    wreckage = from_scene.wreckage(scene, said, standstill=stands, world=job.world)
+    undecided = from_scene.undecided(scene, still, job.world)
+    return _answer(wreckage, arguments, places=from_scene.places(scene), undecided=undecided)
 
 
 def _explain_ras(arguments: argparse.Namespace) -> int:
@@ -215,6 +222,7 @@ def _answer(
     *,
     places: Sequence[Evidence] = (),
     ras: Sequence[str] = (),
+    undecided: str = "",
 ) -> int:
     from holdfast import catalogue
     from holdfast.explain.diagnose import diagnose
@@ -230,6 +238,7 @@ def _answer(
         places=places,
         ras=ras,
         rules=report.rules,
+        undecided=undecided,
     )
     streams.answer(answer, encoding=document.ENCODING if arguments.json else None)
     return 1 if report.failed else 0

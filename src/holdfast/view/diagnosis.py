@@ -50,9 +50,11 @@ def report(
     places: Sequence[Evidence] = (),
     ras: Sequence[str] = (),
     rules: Sequence[RuleFinding] = (),
+    undecided: str = "",
 ) -> str:
     """`places`: where each rank of a running job is; nothing failed there, at most it hangs.
-    `ras`: what NCCL itself says of one. `rules`: what the user's own found."""
+    `ras`: what NCCL itself says of one. `rules`: what the user's own found.
+    `undecided`: what is odd about a running job where no rank can be named."""
     blocks = []
     if diagnoses:
         blocks.append(leading(diagnoses[0]))
@@ -62,7 +64,8 @@ def report(
         blocks.append(_wrapped(UNEXPLAINED))
     else:
         healthy = HEALTHY_IN_PART if remarks else HEALTHY
-        blocks.append(_wrapped(ALIVE_AND_WELL if places else RAS_IS_CONTENT if ras else healthy))
+        alive = undecided or ALIVE_AND_WELL
+        blocks.append(_wrapped(alive if places else RAS_IS_CONTENT if ras else healthy))
     shown = set(diagnoses[0].evidence if diagnoses else ())
     if early := [item for item in anomalies if item not in shown]:
         blocks.append("\n".join(["earliest signs of trouble:", *_listed(early)]))

@@ -116,9 +116,11 @@ def diagnoses(
     places: Sequence[Evidence] = (),
     ras: Sequence[str] = (),
     rules: Sequence[RuleFinding] = (),
+    undecided: str = "",
 ) -> str:
     """What `holdfast explain PATH --json` prints; `places` and `ras` only of a job that still
-    lives, `rules` only where the user has some and they found something."""
+    lives, `rules` only where the user has some and they found something. `undecided`
+    says what is odd about a running job where no diagnosis is made."""
     listed = [
         {name: value for name, value in msgspec.structs.asdict(one).items() if name != "order"}
         | {"grade": one.grade}
@@ -138,6 +140,8 @@ def diagnoses(
         document["ras"] = ras
     if rules:
         document["rules"] = rules
+    if undecided and not found:
+        document["undecided"] = undecided
     return _dump(document)
 
 

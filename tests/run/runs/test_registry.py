@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -147,6 +149,29 @@ def test_stop_never_touches_the_next_process_of_that_number(tmp_path: Path) -> N
         # A signal sent to it would have ended it before it could answer this one.
         os.kill(process.pid, signal.SIGUSR1)
         assert process.wait(10) == -signal.SIGUSR1
+
+
+def test_stop_believes_no_file_about_a_process(tmp_path: Path) -> None:
+    """Where others may write to the folder of runs, they choose which process is the launcher."""
+    stranger = subprocess.Popen(["sleep", "600"])
+    try:
+        with living_run(tmp_path / "real") as (run_id, process):
+            row = row_of(stranger.pid)
+            assert row
+            forged = a_run(tmp_path, pid=stranger.pid, started_ticks=row.started)
+            copied = tmp_path / "copies" / run_id
+            shutil.copytree(tmp_path / "real" / run_id, copied)
+            for paths in (forged, RunPaths(str(copied.parent), run_id)):
+                run = find(paths.root, "latest")
+                assert run.state is RunState.RUNNING
+                with pytest.raises(EnvironmentFailure, match="is not the launcher of"):
+                    stop(run)
+            assert process.poll() is None
+            assert stop(find(str(tmp_path / "real"), "latest")) == f"{run_id} stopped"
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 RECYCLE = """

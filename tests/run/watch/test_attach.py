@@ -14,7 +14,7 @@ import pytest
 from holdfast.analysis.scene.ras_look import RasLook
 from holdfast.analysis.scene.scene import Stack
 from holdfast.errors import ConfigError
-from holdfast.run.watch import attach
+from holdfast.run.watch import attach, rank_processes
 from holdfast.system.proc import row_of
 from tests.system import ras_server
 
@@ -88,9 +88,45 @@ def test_nccl_is_asked_where_the_ranks_say_that_it_listens(
 
 def test_a_launcher_stands_for_its_ranks(started: list[subprocess.Popen[bytes]]) -> None:
     started.append(start(LAUNCHER))
-    scene, _, world = attach.look([started[0].pid], seconds=0.1)
-    assert world is None
+    scene, _, world, guessed = attach.look([started[0].pid], seconds=0.1)
+    assert (world, guessed) == (None, False)
     assert [(view.rank, view.local_rank) for view in scene.ranks] == [(4, 0), (5, 1)]
+
+
+NUMBERED = LAUNCHER.replace("'RANK': str(n + 4), 'LOCAL_RANK': str(n)", "'PMI_RANK': str(1 - n)")
+SAME = LAUNCHER.replace("'RANK': str(n + 4), 'LOCAL_RANK': str(n)", "'RANK': '0'").replace(
+    "time.sleep(600)\n", "ranks[0].wait()\n"
+)
+TYPED = (
+    "import subprocess, sys, time\n"
+    f"script = {SLEEPER!r}\n"
+    "ranks = [subprocess.Popen([sys.executable, '-c', script, '--rank', str(3 - n)],\n"
+    "         stdout=subprocess.PIPE) for n in range(2)]\n"
+    "[rank.stdout.readline() for rank in ranks]\n"
+    "print('up', flush=True); ranks[0].wait()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "ranks", "guessed"),
+    [(NUMBERED, [1, 0], False), (SAME, [0, 1], True), (TYPED, [3, 2], False)],
+)
+def test_ranks_of_any_launcher(
+    started: list[subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    ranks: list[int],
+    guessed: bool,
+) -> None:
+    """Numbered by mpirun, all by one variable of a node, or in what was typed. Importing torch
+    takes seconds: here every child counts as a process that has it."""
+    monkeypatch.setattr(rank_processes, "_with_torch", list)
+    monkeypatch.delenv("SLURM_PROCID", raising=False)
+    started.append(start(script))
+    found = rank_processes.find([started[0].pid])
+    assert [found.ranks[pid] for pid in sorted(found.ranks)] == ranks
+    assert started[0].pid not in found.ranks
+    assert found.guessed is guessed
 
 
 def test_a_process_that_is_gone_is_said_so() -> None:

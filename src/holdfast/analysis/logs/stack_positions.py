@@ -25,12 +25,15 @@ class StackPositions(msgspec.Struct, frozen=True, kw_only=True):
     """rank -> what it waits in: 'all_reduce()', 'backward()'"""
     whole: bool
     """the stacks of all ranks of the job are here"""
+    doubt: str = ""
+    """why the ranks that seem to wait may not"""
 
 
 def find(wreckage: Wreckage) -> StackPositions | None:
     """None when the stacks do not tell one rank, or a few, from the others."""
     found = {r.rank: r.stack for r in wreckage.ranks if r.stack is not None and r.stack.frames}
-    return _compared(found, wreckage)
+    idle = {r.rank: r.idle for r in wreckage.ranks if r.idle is not None}
+    return _compared(found, wreckage, idle)
 
 
 def at_interrupt(wreckage: Wreckage) -> StackPositions | None:
@@ -44,19 +47,33 @@ def at_interrupt(wreckage: Wreckage) -> StackPositions | None:
         waited = one.consequence in (secondary_errors.LOST_PEER, secondary_errors.TIMED_OUT)
         if one.rank is not None and one.frames and (waited or one.kind == "KeyboardInterrupt"):
             found.setdefault(one.rank, Stack(frames=one.frames, active=False, holds_gil=False))
-    return _compared(found, wreckage)
+    return _compared(found, wreckage, {})
 
 
-def _compared(found: dict[int, Stack], wreckage: Wreckage) -> StackPositions | None:
+def _compared(
+    found: dict[int, Stack], wreckage: Wreckage, idle: dict[int, bool]
+) -> StackPositions | None:
+    """`idle`: of ranks that were watched, whether they did anything."""
     waiting = {rank: place for rank, stack in found.items() if (place := waits_in(stack))}
     elsewhere = {rank: stack for rank, stack in found.items() if rank not in waiting}
-    if not waiting or not elsewhere or len(elsewhere) > max(1, len(found) // FEW):
+    if not waiting or not elsewhere:
+        return None
+    # Seen to do nothing: no accident, however few they are. A stage of a pipeline waits like that
+    # for its turn as well.
+    waits = all(idle.get(rank) for rank in waiting) and not any(
+        stacks.MESSAGES.search(place) for place in waiting.values()
+    )
+    if not waits and len(elsewhere) > max(1, len(found) // FEW):
         return None
     # backward() alone is also where a rank computes; two ranks against one are no accident.
-    if len(waiting) == 1 and "backward()" in waiting.values():
+    lone = len(waiting) == 1 and "backward()" in waiting.values() and not waits
+    if lone and not idle:
         return None
     return StackPositions(
-        elsewhere=elsewhere, waiting=waiting, whole=len(found) == len(wreckage.members)
+        elsewhere=elsewhere,
+        waiting=waiting,
+        whole=len(found) == len(wreckage.members),
+        doubt="whether it waits or computes: a rank does both in backward()" if lone else "",
     )
 
 

@@ -125,6 +125,8 @@ class RankRemains(msgspec.Struct, frozen=True, kw_only=True):
     """its main thread at the end, innermost first"""
     nccl_stage: int = -1
     """how far it came in NCCL's start (see patterns/nccl.py: STAGES); -1 unknown"""
+    idle: bool | None = None
+    """its process did nothing while it was watched; None where the job is not running"""
     finished: bool = False
     """it exited as a healthy rank does (exit code 0, or so says the run's journal)"""
 

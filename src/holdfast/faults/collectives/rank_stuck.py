@@ -363,7 +363,7 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
         f"{text.ranks(ranks)} {'is' if one else 'are'} {where}, while "
         f"{text.ranks(stood.waiting)} {'waits' if len(stood.waiting) == 1 else 'wait'} in "
         f"{places}, which needs all ranks",
-        confidence=0.6 if one and stood.whole else 0.4,
+        confidence=0.35 if stood.doubt else 0.6 if one and stood.whole else 0.4,
         evidence=[
             Evidence(quote=stacks.where(stood.elsewhere[rank]), source="stack", rank=rank)
             for rank in ranks
@@ -375,6 +375,7 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
         fix=FIX,
         next=_stack_of(wreckage, ranks[0]),
         unknown=(
+            *((f"{text.ranks(stood.waiting)}: {stood.doubt}",) if stood.doubt else ()),
             "which collective the others are in: no flight recorder could be read",
             *(() if stood.whole else ("where the other ranks are: no stacks of them were given",)),
         ),

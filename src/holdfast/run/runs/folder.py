@@ -152,6 +152,7 @@ def _try_make(
         os.makedirs(root, exist_ok=True)
         paths = _part_folder(root, part) if part and part.run else _new_folder(root, name)
         _describe(paths, me, environment, part)
+        owner.hold_mark(paths.folder)
     except (OSError, ValueError) as problem:
         if paths is not None:
             shutil.rmtree(paths.folder, ignore_errors=True)

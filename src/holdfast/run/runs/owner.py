@@ -6,6 +6,7 @@ its own, and a shared disk shows the runs of other machines.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Sequence
@@ -14,11 +15,14 @@ from typing import Literal
 import msgspec
 
 from holdfast.run.runs import redact
+from holdfast.system import proc
 from holdfast.system.proc import row_of
 
 DEFAULT_GRACE = 30.0
 """of a launcher that did not note its own"""
 SLURM_JOB = "SLURM_JOB_ID"
+_MARKS: list[int] = []
+"""open for as long as this process lives"""
 Liveness = Literal["alive", "gone", "unknown"]
 
 
@@ -81,6 +85,31 @@ def is_process(launcher: LauncherIdentity) -> bool:
     """Whether that pid is that very process, and not a zombie or the next one of that number."""
     row = row_of(launcher.pid)
     return row is not None and row.started == launcher.started_ticks and row.state not in "ZX"
+
+
+def hold_mark(folder: str) -> None:
+    """Shows, for as long as this process lives, that it is the launcher of the run in that folder.
+
+    launcher.json can be forged where others may write: it would have `holdfast stop` signal any
+    process of the user. An open memfd with the folder's name can be had by that process alone, and
+    no file system is involved.
+    """
+    with contextlib.suppress(OSError):  # no descriptors left: then `stop` refuses, and says so
+        _MARKS.append(os.memfd_create(_mark(folder), os.MFD_CLOEXEC))
+
+
+def holds_mark(pid: int, folder: str) -> bool:
+    """Raises PermissionError for a process of another user."""
+    try:
+        return f"/memfd:{_mark(folder)} (deleted)" in proc.open_files(pid)
+    except proc.GONE:
+        return False
+
+
+def _mark(folder: str) -> str:
+    """A copy of a run's folder has another number."""
+    seen = os.stat(folder)
+    return f"holdfast-run:{seen.st_dev}:{seen.st_ino}"
 
 
 def boot_id() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import select
@@ -23,6 +24,7 @@ from holdfast.run.runs import journal, outcome, owner
 from holdfast.run.runs.report import restarts_in, steps_in
 from holdfast.system import proc
 
+LONGEST_GRACE = 7 * 86400.0
 MARGIN = 30.0
 """seconds for a launcher beyond the time that its ranks may take: SIGKILL, helpers, the report"""
 WAIT_IS_LONG = 3.0
@@ -180,11 +182,27 @@ def stop(
         # The handle stays with the process it was opened for; only now is it sure which.
         if not owner.is_process(who):
             return f"{run.id} had already ended"
-        wait = 2 * who.grace + MARGIN if seconds is None else seconds
+        _refuse_a_stranger(who, paths)
+        wait = 2 * _believable(who.grace) + MARGIN if seconds is None else seconds
         first = _stop_signal(who.pid) if run.node else signal.SIGTERM
         return _end(handle, who, paths, wait, tell, first)
     finally:
         os.close(handle)
+
+
+def _refuse_a_stranger(who: owner.LauncherIdentity, paths: RunPaths) -> None:
+    """What a file says of a process, that process must show itself."""
+    with contextlib.suppress(PermissionError):  # another user's: the kernel refuses the signal
+        if not owner.holds_mark(who.pid, paths.folder):
+            raise EnvironmentFailure(
+                f"pid {who.pid} in {paths.launcher} is not the launcher of {paths.run_id}: nothing "
+                "was signalled (the file was copied or forged, or an older holdfast started it)",
+                hint=f"see what it is: `ps -fp {who.pid}`",
+            )
+
+
+def _believable(grace: float) -> float:
+    return grace if 0 <= grace <= LONGEST_GRACE else owner.DEFAULT_GRACE
 
 
 def _stop_signal(pid: int) -> signal.Signals:
