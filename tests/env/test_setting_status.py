@@ -61,6 +61,15 @@ def test_verdict(variables: dict[str, Any], verdict: Effect, words: str) -> None
         # Defaults change: 480 is none of torch 2.4's that we know.
         ({"torch": "2.4.0"}, {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "480"}, Effect.IN_FORCE),
         ({"torch": "2.1.0"}, {"TORCH_NCCL_BLOCKING_WAIT": "1"}, Effect.DEPRECATED),
+        # Since torch 2.15 `nccl` is another backend, unless it is told otherwise.
+        ({"torch": "2.14.1"}, {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "900"}, Effect.IN_FORCE),
+        ({"torch": "2.15.0"}, {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "900"}, Effect.NO_EFFECT),
+        ({"torch": "2.15.0"}, {"TORCH_NCCL_ENABLE_TIMING": "1"}, Effect.IN_FORCE),
+        (
+            {"torch": "2.15.0"},
+            {"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "900", "TORCH_DIST_USE_NCCL2": "0"},
+            Effect.IN_FORCE,
+        ),
     ],
 )
 def test_by_what_is_installed(

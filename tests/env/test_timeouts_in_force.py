@@ -125,6 +125,15 @@ def test_rdma_in_seconds(version: str, variables: dict[str, Any], seconds: float
     assert found.seconds == (pytest.approx(seconds, abs=0.01) if seconds else None)
 
 
+def test_nccl_groups_since_torch_2_15_have_no_heartbeat() -> None:
+    newest = {"torch": "2.15.0"}
+    assert "heartbeat" not in keys(a_job(software=newest))
+    assert "heartbeat" in keys(a_job(software=newest, TORCH_DIST_USE_NCCL2="0"))
+    assert "heartbeat" in keys(a_job(software={"torch": "2.14.1"}))
+    job = a_job(software=newest, TORCH_FR_WAIT_TIMEOUT_DUMP_MILSEC="9000")
+    assert timeout(job, "dump").seconds == 9
+
+
 def test_a_cpu_build_has_no_timeouts_of_nccl() -> None:
     job = a_job(software=CPU_BUILD)
     assert not keys(job) & {"group-nccl", "heartbeat", "dump", "nccl-socket", "nccl-rdma"}

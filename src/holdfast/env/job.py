@@ -8,7 +8,11 @@ import msgspec
 
 from holdfast.analysis.machine import MachineFacts, Setting, Software
 from holdfast.analysis.source.source import Launch
+from holdfast.analysis.versions import release
 from holdfast.findings import Place
+
+NEWER_GROUPS = "2.15"
+"""the torch whose `nccl` is another backend: it reads fewer variables, and nothing monitors it"""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +72,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if package == "nccl":
             return software.nccl[0].version if software.nccl else ""
         return software.torch if package == "torch" else software.packages.get(package, "")
+
+    @property
+    def newer_nccl_groups(self) -> bool:
+        """Whether `nccl` stands for the backend that torch 2.14 called nccl2."""
+        version, switch = self.version("torch"), self.setting("TORCH_DIST_USE_NCCL2")
+        newer = bool(version) and release(version) >= release(NEWER_GROUPS)
+        return newer and not (switch is not None and switch.value == "0")
 
     def origin(self, setting: Setting) -> str:
         return self.typed.get(setting.name, setting.origin)

@@ -18,12 +18,16 @@ from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.status import Effect, SettingStatus
 from holdfast.analysis.versions import release
 from holdfast.env import launcher_overrides, nic_choice, readers
-from holdfast.env.job import Job
+from holdfast.env.job import NEWER_GROUPS, Job
 from holdfast.findings import Finding, Status
 
 NOT_IN_TABLE = (Effect.UNKNOWN, Status.OK, "not in holdfast's table; your script may read it")
 READ_FILES = ("NCCL", "NCCL plugins and tests")
 TOO_LATE = "only NCCL reads its files, when it starts: too late for everything else"
+NOT_BY_NEWER_GROUPS = (
+    f"not read by the NCCL groups of torch {NEWER_GROUPS} and later, except with "
+    "TORCH_DIST_USE_NCCL2=0"
+)
 BUILDS = "build tools"
 ASYNC = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 MODES = ("1", "3")
@@ -118,7 +122,7 @@ def _status_of(
 
 
 def _by_table(plain: SettingStatus, row: Variable, setting: Setting, job: Job) -> SettingStatus:
-    if unread := _not_read_any_more(plain, row):
+    if unread := _not_read_any_more(plain, row, job):
         return unread
     if setting.origin != "environment" and row.reader not in READ_FILES:
         return _say(plain, Effect.NO_EFFECT, Status.WARNING, TOO_LATE, "export it instead")
@@ -131,13 +135,16 @@ def _by_table(plain: SettingStatus, row: Variable, setting: Setting, job: Job) -
     return plain
 
 
-def _not_read_any_more(plain: SettingStatus, row: Variable) -> SettingStatus | None:
+def _not_read_any_more(plain: SettingStatus, row: Variable, job: Job) -> SettingStatus | None:
     if not row.is_read:
         return _say(plain, Effect.NO_EFFECT, Status.WARNING, "read by no program", row.effect)
     if row.reader == BUILDS:
         return _say(plain, Effect.NO_EFFECT, Status.OK, f"{row.effect}; not read when a job runs")
     if row.obsolete:
         return _say(plain, Effect.NO_EFFECT, Status.NOTE, row.effect, f"`unset {row.name}`")
+    if row.older_groups and job.newer_nccl_groups:
+        why = NOT_BY_NEWER_GROUPS
+        return _say(plain, Effect.NO_EFFECT, Status.NOTE, why, f"`unset {row.name}`")
     return None
 
 

@@ -2,7 +2,9 @@
 what NVIDIA says to do.
 
 From NVIDIA's catalogue of Xid messages, reworded; its immediate action where it names one. Numbers
-that are not here are reported with little confidence: new ones appear with new drivers.
+that the catalogue lacks are in the table by their names in the driver's own list, with less
+confidence (NVIDIA/open-gpu-kernel-modules 595.45.04, nverror.h, which ends with 176). Numbers that
+are not here are reported with little confidence: new ones appear with new drivers.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ TABLE: dict[int, Xid] = {
     64: _hardware("a row of its memory could not be remapped"),
     66: _driver("an illegal access by the driver", _SECOND, XidAction.NOTHING),
     67: _driver("an illegal access by the driver", _SECOND, XidAction.NOTHING),
-    **dict.fromkeys((68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139), _VIDEO),
+    **dict.fromkeys((68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139, 142), _VIDEO),
     69: _program("an error in a kernel's use of the engine"),
     74: _hardware("an NVLink connection failed", action=XidAction.RESET_ALL),
     78: _driver("a virtual GPU did not start", action=XidAction.UPDATE),
@@ -124,11 +126,16 @@ TABLE: dict[int, Xid] = {
         action=XidAction.RESTART_PROGRAM,
     ),
     95: _hardware("a memory error that ECC could not correct, and that was not contained"),
+    108: _driver("an address of another GPU could not be reached", _SECOND, XidAction.NOTHING),
     109: _driver("a switch between programs timed out", _MAYBE),
     110: _hardware("a security fault", _LIKELY),
     119: _driver("the GPU's system processor (GSP) did not answer"),
     120: _driver("the GPU's system processor (GSP) failed"),
     121: _hardware("the link between CPU and GPU had an error", _MAYBE, action=XidAction.NOTHING),
+    **dict.fromkeys(
+        (122, 123, 124, 125),
+        _driver("its configuration memory could not be used", _SECOND, XidAction.NOTHING),
+    ),
     136: _hardware("an NVLink connection could not be trained", _LIKELY),
     137: _program("a program touched memory of another GPU that is not mapped", XidAction.NOTHING),
     140: _hardware("a memory error that ECC could not recover"),
@@ -142,10 +149,18 @@ TABLE: dict[int, Xid] = {
     158: _hardware("the GPU does not answer any more"),
     160: _hardware("a channel of its memory was retired", _MAYBE, XidAction.NOTHING),
     161: _hardware("a channel of its memory could not be retired", _LIKELY, XidAction.REPLACE),
+    164: _hardware("its power smoothing wears out", _SECOND, XidAction.NOTHING),
+    165: _hardware("its power smoothing is worn out", _SECOND, XidAction.NOTHING),
+    **dict.fromkeys((166, 170), _driver("an encrypted NVLink connection had an error", _SECOND)),
     167: _hardware("the PCIe link timed out for good", action=XidAction.REBOOT),
+    168: _hardware("a part of its memory cannot be used", _MAYBE, XidAction.NOTHING),
     169: _driver("the GPU's security processor halted"),
     171: _hardware("a memory (DRAM) error that ECC could not correct"),
     172: _hardware("a cache (SRAM) error that ECC could not correct"),
+    173: _hardware("the link between CPU and GPU failed for good", _LIKELY),
+    174: Xid("the driver ended a program", XidBlame.AFTERMATH, 0.0, XidAction.NOTHING),
+    175: _hardware("an error in its memory", _LIKELY),
+    176: _hardware("many corrected errors on its PCIe link", _MAYBE, XidAction.NOTHING),
 }
 _SILENT = frozenset((106, 107, 162, 163))
 """test messages, and power smoothing switched on and off: nothing is wrong"""

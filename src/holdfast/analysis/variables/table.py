@@ -11,8 +11,9 @@ follow, until the next such comment:
     name    since   state   default   effect
 
 `since` is the first version that reads the variable, empty where we do not know it. `state` is
-empty, `until 2.4` (the last version that read it), `use OTHER` (the newer name), both, or
-`obsolete` (still read, without effect). A name that ends in `*` stands for a family whose reader
+empty, `until 2.4` (the last version that read it), `use OTHER` (the newer name), both, `obsolete`
+(still read, without effect), or `older groups` (only by the NCCL groups that torch makes before
+2.15, or with TORCH_DIST_USE_NCCL2=0). A name that ends in `*` stands for a family whose reader
 composes the names at run time, so that no list of them can be complete.
 """
 
@@ -42,6 +43,7 @@ FILES = (
 NO_READER = "no program"
 _STATE = re.compile(
     r"(?:until (?P<until>[\d.]+))? ?(?:use (?P<instead>\w+))?|(?P<obsolete>obsolete)"
+    r"|(?P<older_groups>older groups)"
 )
 _DIRECTIVE = re.compile(r"# (reader|version|defaults|prefixes|source): (.*)")
 
@@ -64,6 +66,8 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     obsolete: bool = False
     """still read, without effect"""
+    older_groups: bool = False
+    """read only by the NCCL groups of torch before 2.15, or with TORCH_DIST_USE_NCCL2=0"""
 
     @property
     def is_read(self) -> bool:
@@ -127,7 +131,8 @@ def _row(line: str, *, reader: str, source: str) -> Variable:
     match = _STATE.fullmatch(state)
     if match is None:
         raise ValueError(
-            f"{name}: state {state!r} is not 'until VERSION', 'use NAME' or 'obsolete'"
+            f"{name}: state {state!r} is not 'until VERSION', 'use NAME', 'obsolete' or "
+            "'older groups'"
         )
     return Variable(
         name=name,
@@ -139,4 +144,5 @@ def _row(line: str, *, reader: str, source: str) -> Variable:
         effect=effect,
         source=source,
         obsolete=bool(match["obsolete"]),
+        older_groups=bool(match["older_groups"]),
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from holdfast.analysis.variables.parsing import torch_bool
 from holdfast.analysis.variables.status import Timeout
 from holdfast.analysis.versions import release
-from holdfast.env.job import Asked, Job
+from holdfast.env.job import NEWER_GROUPS, Asked, Job
 from holdfast.env.script_timeouts import WHOLE_GROUP
 from holdfast.env.timeouts import frameworks, lookup
 from holdfast.env.timeouts.lookup import TimeoutValue, by_script
@@ -23,8 +23,6 @@ NCCL_GROUP, OTHER_GROUP = 600.0, 1800.0
 OTHERS = ("gloo", "mpi", "ucc", "xccl", "hccl")
 SHORTER_SINCE = "2.2"
 """the torch that gave NCCL groups ten minutes; before, all had thirty"""
-NO_MONITOR_SINCE = "2.15"
-"""the torch whose NCCL groups have no heartbeat monitor, unless TORCH_DIST_USE_NCCL2=0"""
 STORE = 300.0
 HEARTBEAT = 480.0
 DUMP = 15.0
@@ -142,14 +140,8 @@ def _store(job: Job) -> Timeout:
     )
 
 
-def _has_monitor(job: Job) -> bool:
-    version, switch = job.version("torch"), job.setting("TORCH_DIST_USE_NCCL2")
-    newer = bool(version) and release(version) >= release(NO_MONITOR_SINCE)
-    return not newer or (switch is not None and switch.value == "0")
-
-
 def _watch(job: Job) -> Iterator[Timeout]:
-    if _has_monitor(job):
+    if not job.newer_nccl_groups:  # they have no monitor
         yield _heartbeat(job)
     yield _dump(job)
     if nonblocking := _nonblocking(job):
@@ -171,7 +163,7 @@ def _heartbeat(job: Job) -> Timeout:
         if off
         else "the monitor ends the process when the watchdog itself is stuck in CUDA or NCCL",
         source=MONITOR,
-        remark="" if job.version("torch") else f"torch {NO_MONITOR_SINCE} and later have none",
+        remark="" if job.version("torch") else f"torch {NEWER_GROUPS} and later have none",
     )
 
 
