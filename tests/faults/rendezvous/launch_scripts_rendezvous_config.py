@@ -142,6 +142,15 @@ CASES = (
         lines=[7],
         saying=["one (line 4) and two are both --node-rank 0"],
     ),
+    flags(
+        "error",
+        shell(
+            f"docker run --name a --network job img torchrun {TWO} --node-rank 0 x.py &\n"
+            f"docker run --name b --network job img torchrun {TWO} --node-rank 0 x.py\n"
+        ),
+        lines=[2],
+        saying=["a (line 1) and b are both --node-rank 0"],
+    ),
     leaves(  # two nodes as they should be, then another job
         shell(
             f"ssh a torchrun {TWO} --master-port 29500 --node-rank 0 x.py &\n"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from holdfast.analysis.source.source import Source
+from holdfast.catalogue import by_slug
 from tests.analysis.source.made_sources import python, shell
 from tests.faults.table import Remark, flags, leaves, lint_table
 
@@ -53,3 +57,24 @@ test_lint = lint_table(
     split("warning", "rank in [0, 1, 2, 3]", FOUR, EIGHT),
     split("warning", "rank in [0, 1]", "torchrun --nproc-per-node $N train.py"),
 )
+
+
+NUMBERS = st.integers(0, 6)
+CONDITIONS = st.one_of(
+    st.tuples(st.sampled_from(["<", "<=", ">", ">=", "=="]), NUMBERS).map(
+        lambda drawn: f"rank {drawn[0]} {drawn[1]}"
+    ),
+    st.lists(NUMBERS, min_size=1, max_size=6).map(lambda ranks: f"rank in {ranks}"),
+    st.lists(NUMBERS, min_size=2, max_size=4).map(
+        lambda ranks: " or ".join(f"rank == {rank}" for rank in ranks)
+    ),
+)
+
+
+@given(CONDITIONS, st.integers(2, 8))
+def test_silent_only_where_all_ranks_go_the_same_way(condition: str, world: int) -> None:
+    source = script(condition, f"torchrun --nproc-per-node {world} train.py")
+    found = by_slug("rank-conditional-code").ask_lint(source)
+    ways = {eval(condition, {"rank": rank}) for rank in range(world)}
+    if len(ways) == 2:
+        assert [one.status.value for one in found] == ["error"]

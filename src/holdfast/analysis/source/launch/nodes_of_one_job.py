@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast import shell_words
-from holdfast.analysis.source.launch import command_line
+from holdfast.analysis.source.launch import command_line, containers
 from holdfast.analysis.source.source import Launch, Source, SourceKind
 from holdfast.analysis.source.source_problem import SourceProblem
 
@@ -96,14 +96,22 @@ def _number_twice(source: Source, first: Launch, other: Launch) -> Iterator[Sour
 
 
 def _machine(source: Source, launch: Launch) -> str:
-    """The host that ssh carries it to, the compose service or the workload of Kubernetes; '' where
-    the text does not tell."""
+    """The host that ssh carries it to, the container, the compose service or the workload of
+    Kubernetes; '' where the text does not tell."""
     if source.kind is SourceKind.YAML:
         around = [one for one in source.workloads if one.place.line <= launch.place.line]
         return around[-1].name if around else ""
     if source.kind is SourceKind.COMPOSE:
         inside = (one for one in source.containers if one.place.line <= launch.place.line)
         return next((one.service for one in reversed(list(inside))), "")
+    for container in source.containers:
+        name = container.option("name")
+        if (
+            name is not None
+            and name.known
+            and containers.launch_inside(source, container) is launch
+        ):
+            return name.value
     number = launch.command.number - 1 if launch.command and "ssh" in launch.around else -1
     carrier = next((c for c in source.commands if c.number == number and c.name == "ssh"), None)
     named = command_line.arguments(carrier.words, SSH_VALUES)[:1] if carrier else []
