@@ -65,6 +65,16 @@ SYSTEMD = [
          "killed by SIGSEGV - dumping core", "native-crash"),
 ]  # fmt: skip
 
+SLURM = [
+    Said("unkillable", "slurmstepd: error: *** STEP 123.0 STEPD TERMINATED ON n7 AT "
+         "2026-11-16T10:00:00 DUE TO JOB NOT ENDING WITH SIGNALS ***", "driver-hang", None, "n7"),
+    Said("after-limit", "slurmstepd: error: *** JOB 1 ON n7 CANCELLED AT 2026-11-16T10:00:00 DUE "
+         "TO TIME LIMIT ***\nslurmstepd: error: *** JOB 1 STEPD TERMINATED ON n7 AT "
+         "2026-11-16T10:01:00 DUE TO JOB NOT ENDING WITH SIGNALS ***", "preempted"),
+    Said("controller", "[2026-11-16T10:00:00.000] error: Nodes n7 not responding, setting DOWN",
+         "node-lost", None, "n7"),
+]  # fmt: skip
+
 KUBERNETES = [
     Said("oomkilled", "    Last State:     Terminated\n      Reason:       OOMKilled\n"
          "      Exit Code:    137\n", "host-oom"),
@@ -233,7 +243,7 @@ def explained(log: str) -> tuple[Diagnosis, ...]:
 
 
 @pytest.mark.parametrize(
-    "said", [*SHELLS, *SYSTEMD, *KUBERNETES, *CLOUDS, *TRAINERS], ids=lambda said: said.name
+    "said", [*SHELLS, *SYSTEMD, *SLURM, *KUBERNETES, *CLOUDS, *TRAINERS], ids=lambda said: said.name
 )
 def test_what_a_line_means(said: Said) -> None:
     answers = explained(said.log)

@@ -145,6 +145,16 @@ def test_a_traceback_within_one_record_is_read_whole() -> None:
     assert raised.frames[0].file == "lib24.py"
 
 
+@pytest.mark.parametrize(("minutes", "backwards"), [(range(9, 0, -1), True), (range(1, 10), False)])
+def test_records_with_the_newest_first_are_named(minutes: range, backwards: bool) -> None:
+    lines = [
+        json.dumps({"textPayload": f"step {n}", "timestamp": f"2026-11-15T01:{n:02}:03Z"})
+        for n in minutes
+    ]
+    (source,) = gather_bytes({"job.log": "\n".join(lines).encode()}).sources
+    assert ("newest to the oldest" in source.problem) is backwards
+
+
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (

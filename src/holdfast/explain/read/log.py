@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -22,6 +23,10 @@ from holdfast.explain.read.scan import FOLLOWING, Hit, LogTail, Scanner
 from holdfast.explain.read.survival import Survival
 from holdfast.system.rule_process import PatternHit
 
+NEWEST_FIRST = (
+    "its records run from the newest to the oldest, so causes and consequences are mixed up: print "
+    "them oldest first (gcloud: --order=asc)"
+)
 SAMPLE = 200
 """lines that decide what kind of log it is"""
 LONGEST = 1_000
@@ -92,6 +97,9 @@ class LogReader:
                 index = self._catch(told, line, hit, slugs)
                 if index is not None:
                     survival.catch(index, hit, line, writer, ends=told.ends, lines=told.lines)
+        times = (line_prefix.head(line, grammar).at for line in lines)
+        if wrapped and not opened.problem and _runs_backwards(times):
+            opened.problem = NEWEST_FIRST
         last = [(n, records.texts(text)[-1] if wrapped else text) for n, text in tail.lines()]
         self._collected.survived += survival.survived(last)
         self._remember_ends(lines, last, named, opened.name, grammar)
@@ -187,6 +195,13 @@ class LogReader:
             key = (line.rank,) if known else (line.local_rank, line.host, line.pid)
             spans[key] = (spans[key][0] if key in spans else line, line)
         self._collected.spans.extend(spans.values())
+
+
+def _runs_backwards(times: Iterable[float | None]) -> bool:
+    known = [at for at in times if at is not None][:SAMPLE]
+    later = sum(one < other for one, other in itertools.pairwise(known))
+    earlier = sum(one > other for one, other in itertools.pairwise(known))
+    return earlier > 3 and earlier > 10 * later
 
 
 def _is_kernel(lines: Sequence[str], grammar: Grammar) -> bool:

@@ -18,9 +18,10 @@ SEVERAL = 2
 MOSTLY = 0.6
 
 _BEGINNING = re.compile(
-    r"\s|Traceback |File \"|frame #\d|#\d+ |[\w.]{1,80}(?:Error|Exception|Warning)\b|[-=*#>]{3}|$"
+    r"\s|\{\"|Traceback |File \"|frame #\d|#\d+ |[-=*#>]{3}|$"
+    r"|[\w.]{1,80}(?:Error|Exception|Warning)\b"
 )
-"""how lines begin that have no head: indented ones, tracebacks, C++ frames, rules"""
+"""how lines begin that have no head: indented ones, tracebacks, C++ frames, rules, JSON"""
 
 
 def rejoined(data: bytes) -> bytes:

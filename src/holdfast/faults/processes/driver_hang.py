@@ -230,6 +230,38 @@ def stall_in_kernel_log(wreckage: Wreckage) -> Diagnosis | None:
     )
 
 
+UNKILLABLE = FAULT.log_pattern(
+    "unkillable",
+    r"STEPD TERMINATED ON (?P<host>[\w.\-]{1,100}) AT \S{1,40} DUE TO JOB NOT ENDING WITH SIGNALS"
+    r"|Reason=Kill task failed",
+    anchors=("DUE TO JOB NOT ENDING WITH SIGNALS", "Reason=Kill task failed"),
+    example="slurmstepd: error: *** STEP 123.0 STEPD TERMINATED ON node7 AT 2026-11-16T10:00:00 "
+    "DUE TO JOB NOT ENDING WITH SIGNALS ***",
+    role=Role.CONFIRMATION,
+)
+
+
+@FAULT.explain
+def slurm_could_not_end_a_process(wreckage: Wreckage) -> Diagnosis | None:
+    """It says that something outlived SIGKILL, not why the job was to end."""
+    seen = wreckage.seen(UNKILLABLE)
+    if not seen or wreckage.seen(kernel.SOFT_LOCKUP, kernel.HUNG_TASK, STALLED, STORAGE):
+        return None
+    host = seen[0].fields.get("host", "")
+    return FAULT.diagnosis(
+        f"a process{f' on {host}' if host else ''} did not exit after Slurm sent it SIGKILL: it "
+        "was inside the kernel, in the GPU driver or in storage that does not answer; Slurm drains "
+        "the node",
+        confidence=0.45,
+        seen=seen,
+        culprit=Culprit(host=host, what=host),
+        fix="look at it before the node returns: `ps -eo pid,stat,wchan:32,cmd | grep ' D'` there; "
+        "reboot it if the process stays",
+        next="sinfo -R",
+        unknown=("why the job was to end: see the lines before",),
+    )
+
+
 @FAULT.explain
 def stack_in_gpu_driver(wreckage: Wreckage) -> Diagnosis | None:
     """/proc/PID/stack, or a task that the kernel dumped, without the report above it."""

@@ -239,7 +239,9 @@ def _why(seen: Sighting) -> str:
 
 
 def _host(seen: Sighting) -> str:
-    names = (seen.fields.get(name) for name in ("host", "node", "status", "now", "row"))
+    names = (
+        seen.fields.get(name) for name in ("host", "node", "down", "failed", "status", "now", "row")
+    )
     named = next(filter(None, names), "")
     return named.rstrip(".,")
 

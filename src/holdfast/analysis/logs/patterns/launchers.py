@@ -206,8 +206,14 @@ SLURM_SIGNALLED = _swept(
 SLURM_NODE = _saw(
     name="launchers: slurm-node",
     pattern=r"[Nn]ode failure on (?P<host>[\w.\-\[\],]+)|NODE_FAIL\b|DUE TO NODE FAILURE"
-    r"(?:, SEE SLURMCTLD LOG)?",
-    anchors=("ode failure on ", "NODE_FAIL", "DUE TO NODE FAILURE"),
+    r"(?:, SEE SLURMCTLD LOG)?"
+    # the controller's own log
+    r"|Nodes (?P<down>[\w.\-\[\],]+) not responding, setting DOWN"
+    r"|Killing JobId=\S+ on failed node (?P<failed>[\w.\-]+)",
+    anchors=(
+        *("ode failure on ", "NODE_FAIL", "DUE TO NODE FAILURE"),
+        *(" not responding, setting DOWN", " on failed node "),
+    ),
     example="srun: error: Node failure on node7",
 )
 POD_ENDED = _saw(
