@@ -14,7 +14,7 @@ import msgspec
 from holdfast.analysis.logs.patterns.gpu_memory import NUMBERS
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 
-_SIZE = r"(\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB|TiB|KB|MB|GB)"
+_SIZE = r"(?<![\d.])(\d{1,20}(?:\.\d+)?) (bytes|KiB|MiB|GiB|TiB|KB|MB|GB)"
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 _TRIED = re.compile(rf"Tried to allocate {_SIZE}")

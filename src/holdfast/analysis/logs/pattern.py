@@ -49,6 +49,43 @@ class LogPattern(msgspec.Struct, frozen=True, kw_only=True):
         return _compiled(self.pattern)
 
 
+LONGEST_GAP = 300
+"""characters of any kind that a repetition skips within a line, or takes as a path"""
+LONGEST_RUN = 100
+"""letters, digits or groups that a repetition takes: numbers, names"""
+_ANYTHING = (".", r"\S", "[^")
+"""how an atom begins that matches nearly everything"""
+_TOKEN = re.compile(
+    r"""(?P<atom>\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?P<\w+>|\(\?[:=!]|\(\?<[=!]|.)""", re.DOTALL
+)
+_REPEAT = re.compile(r"[*+]\??")
+
+
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+    return re.compile(bounded(pattern))
+
+
+def bounded(pattern: str) -> str:
+    """The same with an upper limit on every repetition.
+
+    A search begins anew at each character of a line. Without a limit a hostile line makes each of
+    them look at all the rest, and a megabyte of such lines takes minutes. `.*` that only takes
+    what is left of a line stays as it is: it never fails.
+    """
+    made, at, before = "", 0, ""
+    while at < len(pattern):
+        repeat = _REPEAT.match(pattern, at) if before else None
+        if repeat is None:
+            token = _TOKEN.match(pattern, at)
+            before = token["atom"] if token else pattern[at]
+            made, at = made + before, at + len(before)
+            continue
+        at = repeat.end()
+        if before == "." and re.match(r"\)*(?:\$\)*)?(?:\||\Z)", pattern[at:]):
+            made += repeat[0]
+        else:
+            longest = LONGEST_GAP if before.startswith(_ANYTHING) else LONGEST_RUN
+            made += f"{{{int(repeat[0][0] == '+')},{longest}}}{repeat[0][1:]}"
+        before = ""
+    return made

@@ -123,7 +123,7 @@ SHARDED = FAULT.log_pattern(
 )
 PARALLEL_SIZE = FAULT.log_pattern(
     "parallel-size",
-    r"(?P<what>\w{0,64}(?:parallel_size|world_size)) value from checkpoint "
+    r"(?<!\w)(?P<what>\w{0,64}(?:parallel_size|world_size)) value from checkpoint "
     r"\((?P<saved>[^)]*)\) is not equal to the "
     r"(?:input|currently set) argument value \((?P<now>[^)]*)\)",
     anchors="value from checkpoint (",

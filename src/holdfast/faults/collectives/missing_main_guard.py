@@ -74,7 +74,8 @@ REIMPORT = FAULT.log_pattern(
 )
 TOP_LEVEL = FAULT.log_pattern(
     "top-level",
-    r'(?P<file>[^"\s<][^"]{0,300})", line (?P<line>\d{1,7}), in <(?:module|cell line: \d+)>',
+    r'(?:^|(?<="))(?P<file>[^"\s<][^"]{0,300})", line (?P<line>\d{1,7}), in <(?:module'
+    r"|cell line: \d+)>",
     anchors=(", in <module>", ", in <cell line"),
     example='  File "/home/me/train.py", line 12, in <module>',
     role=Role.CONTEXT,

@@ -113,7 +113,8 @@ def _fix(scene: Scene, step: int, culprits: tuple[int, ...]) -> str:
 COLONS = tuple(f":{' ' * width}" for width in range(9))  # numbers are often printed to a width
 PRINTED = FAULT.log_pattern(
     "printed",
-    r"(?:(?P<before>\w+) )?(?P<name>[\w/.-]*(?:loss(?:/train/total|_step)?|grad[_ ]norm))"
+    r"(?<![\w/.-])(?:(?P<before>\w{1,40}) )?"
+    r"(?P<name>[\w/.-]*(?:loss(?:/train/total|_step)?|grad[_ ]norm))"
     r"['\"]?\s*[:=]?\s*(?:['\"]|tensor\()?"
     r"(?P<value>(?i:nan|-?inf(?:inity)?))(?:\.0)?\b(?!\w)",
     anchors=tuple(
@@ -174,7 +175,7 @@ REFUSED = FAULT.log_pattern(
 OTHER_LOSSES = re.compile(
     r"(?i)(?:^|[_/.-])(?:eval|val|valid|validation|test|dev|best|min|lowest)(?:$|[_/.-])"
 )
-STEP = re.compile(r"(?i)\b(?:step|iter|iteration|global_step)\b['\"]?\s*[:=]?\s*(\d+)")
+STEP = re.compile(r"(?i)\b(?:step|iter|iteration|global_step)\b['\"]?\s{0,8}[:=]?\s{0,8}(\d+)")
 LASTS = 3
 
 

@@ -50,9 +50,9 @@ FAULT = Fault(
 ASSERTION = FAULT.log_pattern(
     "assertion",
     # Some pastes have a line break before 'failed'; ROCm's runtime puts it in other words.
-    r"(?P<file>[\w./<>+\-]{1,200}\.(?:cuh?|h|hpp|cpp|py|inl|hip)|unknown):(?P<line>\d{1,6}):.{0,300}?"
+    r"(?<![\w./<>+\-])(?P<file>[\w./<>+\-]{1,200}\.(?:cuh?|h|hpp|cpp|py|inl|hip)|unknown):(?P<line>\d{1,6}):.{0,300}?"
     r"(?:(?:block: ?\[|thread: ?\[).{0,100}?Assertion|Device-side assertion) "
-    r"[`'](?P<text>.{0,300}?)(?:['`] failed|$)",
+    r"[`'](?P<text>[^'`]{0,300})(?:['`] failed|$)",
     anchors=("Assertion ", "Device-side assertion "),
     example="/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [0,0,0], "
     "thread: [32,0,0] Assertion `index >= -sizes[i] && index < sizes[i]` failed.",

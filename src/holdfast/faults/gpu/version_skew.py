@@ -149,7 +149,7 @@ MISMATCH = FAULT.log_pattern(
 )
 SYMBOL = FAULT.log_pattern(
     "symbol",
-    r"(?P<library>[\w./+\-]{1,300}\.so[\w.]*): undefined symbol: "
+    r"(?<![\w./+\-])(?P<library>[\w./+\-]{1,300}\.so[\w.]*): undefined symbol: "
     r"(?P<symbol>nccl\w+|_ZN?K?(?:3c10|2at|5torch|4c10d)\w*|__nvJitLink\w+"
     r"|cu(?:blas|dnn|sparse|solver|fft|da|pti)[A-Z]\w*)",
     anchors="undefined symbol: ",

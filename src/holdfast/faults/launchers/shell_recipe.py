@@ -174,7 +174,9 @@ def port_chosen_by_loop(source: Source) -> Iterator[Finding]:
 
 # --- restarts and background processes -----------------------------------------------------------
 
-ENDLESS = re.compile(r"\s*(?:while|until)?\s*(?:true|:|\[+ *(?:1|true) *\]+|\(\( *1 *\)\)|!.*)\s*")
+ENDLESS = re.compile(
+    r"(?:\s*(?:while|until))?\s*(?:true|:|\[+ *(?:1|true) *\]+|\(\( *1 *\)\)|!.*)\s*"
+)
 
 
 @FAULT.lint

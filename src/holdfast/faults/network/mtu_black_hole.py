@@ -56,7 +56,7 @@ Sightings = tuple[Sighting, ...]
 
 TOO_LONG = FAULT.log_pattern(
     "too-long",
-    r"(?:send|write|connect|sendmsg|ping)\w*.*(?:EMSGSIZE|[Mm]essage too long)"
+    r"(?:send|write|connect|ping).{0,200}?(?:EMSGSIZE|[Mm]essage too long)"
     r"|[Ff]rag(?:mentation)? needed and DF set \(mtu ?= ?(?P<mtu>\d+)\)",
     anchors=("EMSGSIZE", "essage too long", "needed and DF set"),
     example="From 192.0.2.1 icmp_seq=1 Frag needed and DF set (mtu = 1500)",

@@ -51,8 +51,10 @@ FAULT = Fault(
 
 LINK_DOWN = FAULT.log_pattern(
     "link-down",
-    r"(?P<interface>[\w.@-]{1,64}): (?:NIC |Network )?[Ll]ink (?:is |status )?(?:Down|down|DOWN)"
-    r"|(?P<name>[\w.@-]{1,64}): [Cc]arrier lost|\((?P<bonded>\w+)\): link status definitely down",
+    r"(?<![\w.@-])(?P<interface>[\w.@-]{1,64}): (?:NIC |Network )?[Ll]ink (?:is |status )?"
+    r"(?:Down|down|DOWN)"
+    r"|(?<![\w.@-])(?P<name>[\w.@-]{1,64}): [Cc]arrier lost"
+    r"|\((?P<bonded>\w+)\): link status definitely down",
     anchors=(
         *("ink is Down", "ink is down", "ink is DOWN", "Link down", "Link Down", "link DOWN"),
         *("link status definitely down", "arrier lost"),

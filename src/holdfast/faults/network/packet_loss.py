@@ -53,7 +53,8 @@ FAULT = Fault(
 NIC_STALLED = FAULT.log_pattern(
     "nic-stalled",
     r"NETDEV WATCHDOG: (?:CPU: \d+: )?(?P<interface>[\w.@-]{1,64})\b.*transmit queue \d+ timed out"
-    r"|(?P<flapping>[\w.@-]{1,64}): .{0,100}(?:rx_crc_errors|CRC errors|link flap|symbol errors?)",
+    r"|(?<![\w.@-])(?P<flapping>[\w.@-]{1,64}): .{0,100}(?:rx_crc_errors|CRC errors|link flap"
+    r"|symbol errors?)",
     anchors=("NETDEV WATCHDOG", "rx_crc_errors", "CRC errors", "link flap", "symbol error"),
     example="Nov 15 01:02:03 node-a kernel: NETDEV WATCHDOG: ens3 (mlx5_core): transmit queue 4 "
     "timed out 5012 ms",

@@ -60,7 +60,8 @@ FAULT = Fault(code="HOLD209", slug="slow-nic", related=("wrong-nic", "rdma-unuse
 
 LINK_UP = FAULT.log_pattern(
     "link-up",
-    r"(?P<interface>[\w.@-]{1,64}):? (?:NIC )?[Ll]ink is [Uu]p(?:,| -|:| at)? ?(?P<speed>\d+) ?"
+    r"(?<![\w.@-])(?P<interface>[\w.@-]{1,64}):? (?:NIC )?[Ll]ink is [Uu]p(?:,| -|:| at)? ?"
+    r"(?P<speed>\d+) ?"
     r"(?P<unit>[MG])b(?:ps|it/s|/s)",
     anchors=("ink is Up", "ink is up"),
     example="Nov 15 01:02:03 node-a kernel: igb 0000:06:00.0 eno1: igb: eno1 NIC Link is Up 100 "

@@ -170,7 +170,7 @@ STORAGE = FAULT.log_pattern(
 )
 STALLED = FAULT.log_pattern(
     "gpu-driver",
-    r"(?P<symbol>\w{1,120})(?:\+0x\w{1,16}/0x\w{1,16})? \[(?P<module>nvidia\w*|amdgpu)\]",
+    r"(?<!\w)(?P<symbol>\w{1,120})(?:\+0x\w{1,16}/0x\w{1,16})? \[(?P<module>nvidia\w*|amdgpu)\]",
     anchors=("[nvidia]", "[nvidia_uvm]", "[nvidia_drm]", "[amdgpu]"),
     example="[12345.678]  _nv042123rm+0x10/0x40 [nvidia]",
     role=Role.CONFIRMATION,

@@ -93,7 +93,7 @@ AVC = FAULT.log_pattern(
 )
 SSH = FAULT.log_pattern(
     "ssh",
-    r"(?:(?P<where>[\w.@-]{1,64}): )?Permission denied "
+    r"(?:(?<![\w.@-])(?P<where>[\w.@-]{1,64}): )?Permission denied "
     r"\((?:publickey|password|keyboard|gssapi)[^)]*\)"
     r"|Host key verification failed",
     anchors=("Permission denied (", "Host key verification failed"),

@@ -87,7 +87,7 @@ NCCL_POLL = _way(
 )
 GLOO_CONNECT = _way(
     name="ways: gloo",
-    pattern=r"(?:local=\[?(?P<local>[^\]\s,]+)\]?.*?)?"
+    pattern=r"(?:local=\[?(?P<local>[^\]\s,]{1,64})[\]\s,].{0,200}?)?"
     rf"(?:SO_ERROR|connect|socket): (?P<why>{_ERRORS}), "
     r"remote=\[?(?P<address>[^\]\s,]+?)\]?:(?P<port>\d+)",
     anchors=(", remote=",),

@@ -36,7 +36,8 @@ UNCORRECTABLE = _pattern(
 )
 GPU_LOST = _pattern(
     name="gpu-hardware: lost",
-    pattern=r"(?:GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+).*?)?fallen off the bus"
+    pattern=r"(?:GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4}:[0-9a-fA-F:.]{1,12}).{0,200}?)?"
+    r"fallen off the bus"
     r"|GPU is lost|NVMLError_GpuIsLost|NV_ERR_GPU_IS_LOST"
     r"|Unable to determine the device handle for (?:GPU|gpu) ?(?P<handle>[\da-fA-F:.]*)"
     r"|GPU (?P<failed>[\da-fA-F:.]+): RmInitAdapter failed",
@@ -52,8 +53,9 @@ GPU_LOST = _pattern(
 )
 LINK = _pattern(
     name="gpu-hardware: link",
-    pattern=r"(?P<port>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+)?:? ?(?:AER: )?PCIe Bus Error: "
-    r"severity=(?P<severity>\w+)|nvidia (?P<gpu>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+): AER: can't recover"
+    pattern=r"(?:(?<![\w:.])(?P<port>[0-9a-fA-F]{4}:[0-9a-fA-F:.]{1,12}):? ?)?"
+    r"(?:AER: )?PCIe Bus Error: severity=(?P<severity>\w+)"
+    r"|nvidia (?P<gpu>[0-9a-fA-F]{4}:[0-9a-fA-F:.]+): AER: can't recover"
     r"|AER: (?:Multiple )?Uncorrected \((?P<kind>\w+)\) error"
     r"|pciehp.*(?:Link Down|Card not present)|AER: device recovery failed",
     anchors=("PCIe Bus Error", "AER: ", "Link Down", "Card not present"),

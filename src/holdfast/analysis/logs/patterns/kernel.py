@@ -17,7 +17,7 @@ OOM_KILL = _saw(
 )
 OOM_INVOKED = _saw(
     name="kernel: oom-invoked",
-    pattern=r"(?P<name>\S{1,64}) invoked oom-killer|oom-kill:constraint=(?P<constraint>\w+)"
+    pattern=r"(?<!\S)(?P<name>\S{1,64}) invoked oom-killer|oom-kill:constraint=(?P<constraint>\w+)"
     r"(?:.*task=(?P<task>[^,]+),pid=(?P<pid>\d+))?|Memory cgroup out of memory|Out of memory: Kill",
     anchors=(
         "invoked oom-killer",
@@ -58,7 +58,7 @@ HUNG_TASK = _saw(
 )
 SEGFAULT = _saw(
     name="kernel: segfault",
-    pattern=r"(?P<name>[^\s\[]{1,64})\[(?P<pid>\d+)\]:? "
+    pattern=r"(?<![^\s\[])(?P<name>[^\s\[]{1,64})\[(?P<pid>\d+)\]:? "
     r"(?P<what>segfault at|general protection|trap )"
     r"(?:.* in (?P<library>[^\s\[,]+))?",
     anchors=("]: segfault at ", "] general protection", "]: general protection", "] trap "),

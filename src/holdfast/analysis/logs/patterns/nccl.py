@@ -72,7 +72,7 @@ VERSION = _tells(
 )
 WARN = _tells(
     name="nccl: warn",
-    pattern=r"(?:(?P<file>[\w/.]{1,80}):(?P<line>\d+) (?:\((?P<function>\w+)\) )?)?"
+    pattern=r"(?:(?<![\w/.])(?P<file>[\w/.]{1,80}):(?P<line>\d+) (?:\((?P<function>\w+)\) )?)?"
     r"NCCL WARN (?P<message>.*)",
     anchors=("NCCL WARN ",),
     example="vm:1009:1009 [0] misc/socket.cc:57 NCCL WARN Call to bind failed: Address in use",
@@ -91,7 +91,8 @@ CONNECT_RETRY = _tells(
 )
 ERROR_CODE = _tells(
     name="nccl: error-code",
-    pattern=r"(?:NCCL INFO )?(?P<file>[\w/.]{1,80}\.(?:cc|h|cu)):(?P<line>\d+)(?: \(\w+\))? "
+    pattern=r"(?:NCCL INFO )?(?<![\w/.])(?P<file>[\w/.]{1,80}\.(?:cc|h|cu)):(?P<line>\d+)"
+    r"(?: \(\w+\))? "
     r"(?:NCCL INFO )?-> (?P<code>\d)(?!\d)",
     # ' -> 2' itself is in every line about a channel, thousands of them in a healthy start.
     anchors=(

@@ -13,17 +13,17 @@ _lost = functools.partial(LogPattern, role=Role.CASCADE)
 
 GLOO_CLOSED = _lost(
     name="peers: gloo-closed",
-    pattern=r"Connection closed by peer \[(?P<address>[^\]]*)\](?::(?P<port>\d+))?"
-    r"|Socket (?:unexpectedly )?closed \[(?P<closed>[^\]]*)\]",
+    pattern=r"Connection closed by peer \[(?P<address>[^\]]*)\]"
+    r"(?::(?P<port>\d+))?|Socket (?:unexpectedly )?closed \[(?P<closed>[^\]]*)\]",
     anchors=("Connection closed by peer", "Socket unexpectedly closed", "Socket closed ["),
     example="RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed "
     "by peer [192.0.2.7]:23621. This is typically caused by a remote worker crashing.",
 )
 GLOO_BROKEN = _lost(
     name="peers: gloo-broken",
-    pattern=r"gloo/transport/\S+\] (?:Read error|writev) \[(?P<address>[^\]]*)\](?::(?P<port>\d+))?"
-    r": (?P<why>[A-Z][\w ]+)|Application timeout caused pair closure"
-    r"|gloo/transport/\S+\].*(?:Connection reset by peer|Broken pipe)",
+    pattern=r"gloo/transport/[^\s\]]+\] (?:Read error|writev) \[(?P<address>[^\]]*)\]"
+    r"(?::(?P<port>\d+))?: (?P<why>[A-Z][\w ]+)|Application timeout caused pair closure"
+    r"|gloo/transport/[^\s\]]+\].*(?:Connection reset by peer|Broken pipe)",
     anchors=("gloo/transport/", "Application timeout caused pair closure"),
     example="RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error "
     "[192.0.2.7]:23621: Connection reset by peer",

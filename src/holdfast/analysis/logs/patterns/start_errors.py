@@ -77,7 +77,7 @@ AS_ROOT = _refusal(
 )
 NO_PROGRAM = _refusal(
     name="starters: no-program",
-    pattern=r"(?P<what>[\w./-]{0,120}\b(?:orted|prted)): (?:command not found"
+    pattern=r"(?<![\w./-])(?P<what>[\w./-]{0,120}\b(?:orted|prted)): (?:command not found"
     r"|No such file or directory)"
     r"|(?P<mpirun>was unable to find the specified executable file"
     r"|could not access or execute an executable)"

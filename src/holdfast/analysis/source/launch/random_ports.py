@@ -32,7 +32,7 @@ def span(written: str) -> Span | None:
         return _ordered(int(match[2]), int(match[3]) - (match[1] == "randrange"))
     if match := re.fullmatch(r"\$\(\((.*)\)\)|\$\[(.*)\]", text, re.DOTALL):
         return _arithmetic(match[1] or match[2] or "")
-    if match := re.fullmatch(r"(?:\$\(|`)\s*expr\s+(.*?)\s*(?:\)|`)", text, re.DOTALL):
+    if match := re.fullmatch(r"(?:\$\(|`)\s*expr\s(.*)(?:\)|`)", text, re.DOTALL):
         return _arithmetic(match[1].replace("\\*", "*"))
     return None
 
