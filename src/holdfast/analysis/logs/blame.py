@@ -81,7 +81,7 @@ def _of(wreckage: Wreckage) -> Blame:
     recorders = _comparable(wreckage)
     members = _members(wreckage)
     told_only = frozenset(recorders) - {one.rank for one in wreckage.ranks if one.dumped}
-    taken = standstills.take(recorders, wreckage.members, partial=told_only)
+    taken = standstills.take(recorders, members, partial=told_only)
     inside = {rank for standstill in taken.standstills for rank in standstill.waiting}
     waited = _ranks_of(wreckage.seen(*TIMEOUTS)) | inside
     lost = _ranks_of(wreckage.seen(*LOSSES))
