@@ -8,11 +8,8 @@ import msgspec
 
 from holdfast.analysis.machine import MachineFacts, Setting, Software
 from holdfast.analysis.source.source import Launch
-from holdfast.analysis.versions import release
+from holdfast.analysis.variables import nccl_groups
 from holdfast.findings import Place
-
-NEWER_GROUPS = "2.15"
-"""the torch whose `nccl` is another backend: it reads fewer variables, and nothing monitors it"""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,10 +72,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def newer_nccl_groups(self) -> bool:
-        """Whether `nccl` stands for the backend that torch 2.14 called nccl2."""
-        version, switch = self.version("torch"), self.setting("TORCH_DIST_USE_NCCL2")
-        newer = bool(version) and release(version) >= release(NEWER_GROUPS)
-        return newer and not (switch is not None and switch.value == "0")
+        switch = self.setting(nccl_groups.SWITCH)
+        return nccl_groups.are_newer(self.version("torch"), switch.value if switch else "")
 
     def origin(self, setting: Setting) -> str:
         return self.typed.get(setting.name, setting.origin)

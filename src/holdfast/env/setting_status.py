@@ -14,19 +14,19 @@ import msgspec
 from holdfast import catalogue
 from holdfast.analysis import variables
 from holdfast.analysis.machine import Setting, Unread, known
-from holdfast.analysis.variables import Variable
+from holdfast.analysis.variables import Variable, nccl_groups
 from holdfast.analysis.variables.status import Effect, SettingStatus
 from holdfast.analysis.versions import release
 from holdfast.env import launcher_overrides, nic_choice, readers
-from holdfast.env.job import NEWER_GROUPS, Job
+from holdfast.env.job import Job
 from holdfast.findings import Finding, Status
 
 NOT_IN_TABLE = (Effect.UNKNOWN, Status.OK, "not in holdfast's table; your script may read it")
 READ_FILES = ("NCCL", "NCCL plugins and tests")
 TOO_LATE = "only NCCL reads its files, when it starts: too late for everything else"
 NOT_BY_NEWER_GROUPS = (
-    f"not read by the NCCL groups of torch {NEWER_GROUPS} and later, except with "
-    "TORCH_DIST_USE_NCCL2=0"
+    f"not read by the NCCL groups of torch {nccl_groups.NEWER_SINCE} and later, except with "
+    f"{nccl_groups.SWITCH}=0"
 )
 BUILDS = "build tools"
 ASYNC = "TORCH_NCCL_ASYNC_ERROR_HANDLING"

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.source.source import Flag, Launch
 from holdfast.findings import Place
 from tests.analysis.logs.patterns.made import wreckage
 from tests.analysis.source.made_sources import python, shell
-from tests.faults.machines import a_machine, settings
+from tests.faults.machines import a_machine, settings, software
 from tests.faults.table import (
     check_table,
     explain_table,
@@ -18,6 +20,8 @@ from tests.faults.table import (
     skips,
     speaks,
 )
+
+NEWEST = msgspec.structs.replace(software(nccl="2.30.7"), torch="2.15.0")
 
 test_check = check_table(
     "clocks-inconsistent",
@@ -55,6 +59,17 @@ test_check = check_table(
     ),
     silent(a_machine()),
     silent(a_machine(settings=settings(TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="1800"))),
+    silent(  # nothing monitors the watchdog of these groups
+        a_machine(settings=settings(TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="5"), software=NEWEST)
+    ),
+    speaks(
+        "warning",
+        a_machine(
+            settings=settings(TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="5", TORCH_DIST_USE_NCCL2="0"),
+            software=NEWEST,
+        ),
+        saying=["after 5 s without progress"],
+    ),
     silent(  # tiny, but nothing acts on it
         a_machine(
             settings=settings(

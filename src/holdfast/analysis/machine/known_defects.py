@@ -2,8 +2,8 @@
 
 Only what its authors confirmed or fixed, each with its reference. Read for it: the release notes of
 NCCL 2.18 to 2.29.3 and 2.31.2, the sources up to 2.31 where a range was in doubt, and the notes of
-torch's bug-fix releases 2.2.1, 2.7.1, 2.9.1 and 2.12.1. Not read in full: NCCL 2.30 and 2.32, torch
-2.13 to 2.15.
+torch's bug-fix releases 2.2.1, 2.7.1, 2.9.1 and 2.12.1. Not read in full (as of 2026-11-16): NCCL
+2.30, 2.32.3 and 2.32.6, torch 2.13 to 2.15 with 2.14.1.
 """
 
 from __future__ import annotations

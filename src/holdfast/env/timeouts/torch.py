@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.analysis.variables import nccl_groups
 from holdfast.analysis.variables.parsing import torch_bool
 from holdfast.analysis.variables.status import Timeout
 from holdfast.analysis.versions import release
-from holdfast.env.job import NEWER_GROUPS, Asked, Job
+from holdfast.env.job import Asked, Job
 from holdfast.env.script_timeouts import WHOLE_GROUP
 from holdfast.env.timeouts import frameworks, lookup
 from holdfast.env.timeouts.lookup import TimeoutValue, by_script
@@ -23,6 +24,7 @@ NCCL_GROUP, OTHER_GROUP = 600.0, 1800.0
 OTHERS = ("gloo", "mpi", "ucc", "xccl", "hccl")
 SHORTER_SINCE = "2.2"
 """the torch that gave NCCL groups ten minutes; before, all had thirty"""
+NO_MONITOR = f"torch {nccl_groups.NEWER_SINCE} and later have none"
 STORE = 300.0
 HEARTBEAT = 480.0
 DUMP = 15.0
@@ -163,7 +165,7 @@ def _heartbeat(job: Job) -> Timeout:
         if off
         else "the monitor ends the process when the watchdog itself is stuck in CUDA or NCCL",
         source=MONITOR,
-        remark="" if job.version("torch") else f"torch {NEWER_GROUPS} and later have none",
+        remark="" if job.version("torch") else NO_MONITOR,
     )
 
 

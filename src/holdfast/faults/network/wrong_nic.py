@@ -16,7 +16,7 @@ Fix            Set the interface: `export NCCL_SOCKET_IFNAME==eth0` (exact), and
                GLOO_SOCKET_IFNAME=eth0 for Gloo. If you must exclude, exclude lo as well:
                `^docker,lo`. Where names differ between machines, set it per machine
                (/etc/nccl.conf).
-Known limits   The check knows NCCL's rules from 2.4 to 2.30. One machine cannot tell whether the
+Known limits   The check knows NCCL's rules from 2.4 to 2.32. One machine cannot tell whether the
                others reach an ordinary interface: `holdfast check --hosts` can. Without
                NCCL_DEBUG=INFO in the log the chosen interface is not known; a private address is
                then recognised by the interface's name, by loopback and by Docker's default network

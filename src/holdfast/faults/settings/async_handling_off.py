@@ -4,9 +4,9 @@ What you see   One rank dies or loses its link; the others stay in their collect
                timeout, at worst until the scheduler ends the job. The log may report the timeout,
                but nothing happens after it.
 Why            TORCH_NCCL_ASYNC_ERROR_HANDLING=0 tells torch not to act when NCCL reports an error
-               or a collective exceeds its timeout; only the heartbeat monitor of recent versions is
-               left, which ends the process minutes later (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC), if it
-               is on. The default (3) ends the process at once. TORCH_NCCL_BLOCKING_WAIT=1, which
+               or a collective exceeds its timeout; only the heartbeat monitor of torch 2.2 to 2.14
+               is left, which ends the process minutes later (TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC), if
+               it is on. The default (3) ends the process at once. TORCH_NCCL_BLOCKING_WAIT=1, which
                guides call 'required', switches the watchdog off as well: a work.wait() then blocks
                the CPU and raises on a timeout. But since torch 2.8 a synchronous call (all_reduce
                or barrier without async_op) contains no wait(): with blocking wait it has no timeout

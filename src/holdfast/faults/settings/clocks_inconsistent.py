@@ -8,7 +8,8 @@ Why            A job has many timeouts: the store's, the group's, NCCL's watchdo
                DEEPSPEED_TIMEOUT is in minutes, while nearly all others are in seconds or
                milliseconds. TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC (480 by default) is how long the
                watchdog may show no progress before the monitor ends the process; zero or a few
-               seconds end healthy ranks.
+               seconds end healthy ranks. NCCL groups since torch 2.15 have no such monitor, unless
+               TORCH_DIST_USE_NCCL2=0.
 How to be sure TORCH_CPP_LOG_LEVEL=INFO prints torch's values at the start (`HeartbeatMonitor
                environments`). The default group timeout is 10 minutes for NCCL and 30 for others.
 Fix            Unset what you do not need. Set the group's timeout in code,
@@ -30,10 +31,11 @@ from holdfast import text
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.machine import MachineFacts, Setting, known
+from holdfast.analysis.machine import MachineFacts, Setting, Unread, known
 from holdfast.analysis.source.collectives import group_timeouts
 from holdfast.analysis.source.program import Program
 from holdfast.analysis.source.source import Launch, Source
+from holdfast.analysis.variables import nccl_groups
 from holdfast.analysis.variables import timeouts as timeout_words
 from holdfast.analysis.variables.parsing import torch_bool, torch_setting
 from holdfast.fault import Fault
@@ -48,7 +50,7 @@ FAULT = Fault(
 STARTERS = ("torchrun", "torch.distributed.launch", "deepspeed", "accelerate")
 
 
-@FAULT.check(needs=("settings",))
+@FAULT.check(needs=("settings", "software"))
 def timeouts_contradict(facts: MachineFacts) -> Finding | list[Finding]:
     known(facts.settings)
     findings = [*_torch(facts), *_deepspeed(facts), *_scheduler(facts)]
@@ -63,6 +65,10 @@ def _torch(facts: MachineFacts) -> Iterator[Finding]:
     switch = torch_setting(facts, timeout_words.MONITORING)
     if switch is not None and torch_bool(switch.value) is False:
         return
+    newer = torch_setting(facts, nccl_groups.SWITCH)
+    version = "" if isinstance(facts.software, Unread) else facts.software.torch
+    if nccl_groups.are_newer(version, newer.value if newer else ""):
+        return  # nothing monitors their watchdog
     beat, dump = (torch_setting(facts, n) for n in (timeout_words.HEARTBEAT, timeout_words.DUMP))
     if beat and (words := timeout_words.heartbeat(beat.value)):
         yield FAULT.warning(**words, evidence=_seen(beat))
@@ -153,7 +159,10 @@ def _seconds(one: Sighting) -> float:
 @FAULT.lint
 def written_timeouts_contradict(source: Source) -> Iterator[Finding]:
     switch, beat = source.setting(timeout_words.MONITORING), source.setting(timeout_words.HEARTBEAT)
+    newer = source.setting(nccl_groups.SWITCH)
     monitored = switch is None or torch_bool(switch.value) is not False
+    if nccl_groups.are_newer(source.here.torch, newer.value if newer else ""):
+        monitored = False
     limit = beat.value if beat and beat.known else ""
     for one in source.settings:
         if not (one.known and one.exported) or one.by == "unset":
