@@ -82,3 +82,14 @@ def test_a_file_may_be_spared(tmp_path: Path) -> None:
 def test_an_unknown_name_is_reported_before_any_file_is_read() -> None:
     with pytest.raises(ConfigError, match="no fault is called 'nobody'"):
         LintSession((), LintConfig(per_file_ignores={"*.py": ("nobody",)}), LintingMachine())
+
+
+def test_a_script_that_is_too_deep_for_a_check_says_so(tmp_path: Path) -> None:
+    branches = "".join(f"elif rank == {number}:\n    pass\n" for number in range(1, 1500))
+    (tmp_path / "a.py").write_text(
+        "import torch.distributed as dist\nrank = dist.get_rank()\n"
+        f"if rank == 0:\n    dist.barrier()\n{branches}"
+    )
+    (one,) = lint(tmp_path, "rank-conditional-code").findings
+    assert one.finding.status.value == "skipped"
+    assert "nested too deeply" in one.finding.reason

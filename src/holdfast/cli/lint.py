@@ -255,13 +255,14 @@ def _answer(report: LintReport, arguments: argparse.Namespace, seconds: float) -
     shown = [lint.Shown(one.finding, one.excerpt) for one in report.findings]
     body = lint.report(shown, colour=text.wants_colour(sys.stdout))
     concerned = {f.place.file for f in findings if f.place and f.status.concern}
+    cut = {f.place.file for f in findings if f.place and f.status.value == "skipped"}
     gaps = len(report.unread) + report.refused
     last = lint.summary(
         counts,
         files=len(concerned - {""}),
         looked_at=report.looked_at,
         unread=gaps,
-        in_part=max(counts["skipped"] - report.refused, 0),
+        in_part=max(len(cut) - report.refused, 0),
         environment="" in concerned if concerned else arguments.env,
     )
     if not report.looked_at and not arguments.env:

@@ -51,6 +51,8 @@ class Broken(NamedTuple):
     face: str
     problem: str
     """'KeyError: 3'"""
+    too_deep: bool = False
+    """what it was given is nested deeper than Python can follow"""
 
     def __str__(self) -> str:
         return f"a bug in holdfast, {self.slug} ({self.face}): {self.problem}"
@@ -248,7 +250,8 @@ class Fault(Answers):
             answer = self._ask(face, source, then=list)
             if isinstance(answer, Broken):
                 at = Place(file=source.file, line=1)
-                answer = [msgspec.structs.replace(self.skipped(str(answer)), place=at)]
+                why = "it is nested too deeply for this check" if answer.too_deep else str(answer)
+                answer = [msgspec.structs.replace(self.skipped(why), place=at)]
             found.extend(answer)
         return list(dict.fromkeys(found))
 
@@ -272,4 +275,5 @@ class Fault(Answers):
             raise
         except Exception as bug:  # noqa: BLE001 - whatever it is, it is reported as what it is
             name = str(getattr(face, "__name__", face))
-            return Broken(self.slug, name, f"{type(bug).__name__}: {bug}")
+            too_deep = isinstance(bug, RecursionError)
+            return Broken(self.slug, name, f"{type(bug).__name__}: {bug}", too_deep)
