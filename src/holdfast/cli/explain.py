@@ -123,9 +123,28 @@ def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
     if loaded.remark:
         streams.remark(loaded.remark)
     rules = RuleChoice(loaded.rules, typed=arguments.rules is not None)
-    wreckage = gather(chosen, stdin=stdin, progress=Progress(chosen), rules=rules)
+    wreckage = gather(
+        chosen, stdin=stdin, progress=Progress(chosen), rules=rules, gone=_gone(chosen)
+    )
     _refuse_if_nothing_was_read(wreckage)
     return _answer(wreckage, arguments)
+
+
+def _gone(paths: list[str]) -> dict[str, bool]:
+    """Of folders of runs: whether their launcher is gone, or that cannot be seen from here; those
+    that run are left out."""
+    from holdfast.analysis.job.run_paths import RunPaths
+    from holdfast.explain.read import run_folder
+    from holdfast.run.runs import registry
+
+    folders = {path: RunPaths(*os.path.split(path.rstrip("/") or path)) for path in paths
+               if run_folder.looks_like(path)}  # fmt: skip
+    states = {paths.folder: registry.read_run(paths).state for paths in folders.values()}
+    return {
+        folder: state is registry.RunState.LOST
+        for folder, state in states.items()
+        if state is not registry.RunState.RUNNING
+    }
 
 
 def _refuse_if_nothing_was_read(wreckage: Wreckage) -> None:

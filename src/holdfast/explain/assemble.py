@@ -72,6 +72,7 @@ def assemble(collected: Collected) -> Wreckage:
         versions=settings.versions(sightings),
         live_verdicts=collected.live_verdicts,
         ras=tuple(sorted(collected.ras, key=lambda one: one.at)),
+        lost_runs=tuple(collected.lost_runs),
         rules=_rules(collected, book),
     )
 

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import catalogue
 from holdfast.analysis.collectives import own_numbers
-from holdfast.analysis.logs.wreckage import InputSource, Wreckage
+from holdfast.analysis.logs.wreckage import InputSource, LostRun, Wreckage
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.ras import reading as ras
 from holdfast.analysis.rules.rule import NO_RULES, RuleSet
@@ -54,9 +54,12 @@ def gather(
     stdin: Reader | None = None,
     progress: Callable[[int], None] | None = None,
     rules: RuleChoice | None = None,
+    gone: Mapping[str, bool] | None = None,
 ) -> Wreckage:
-    """Read everything under these paths, or what is piped in; `progress` gets bytes read."""
-    collector = _Collector(progress, rules)
+    """Read everything under these paths, or what is piped in; `progress` gets bytes read. `gone`:
+    folder of a run -> whether its launcher is gone, as far as that is known; without those whose
+    launcher lives."""
+    collector = _Collector(progress, rules, gone or {})
     plain = [path for path in paths if not run_folder.looks_like(path)]
     for run in run_folder.read_all([path for path in paths if path not in plain]):
         collector.read_run(run)
@@ -67,7 +70,7 @@ def gather(
 
 def gather_bytes(files: Mapping[str, bytes]) -> Wreckage:
     """The same for files that are in memory: name -> content."""
-    collector = _Collector(None, None)
+    collector = _Collector(None, None, {})
     for name, content in files.items():
         collector.read(Opened(name, io.BytesIO(content), size=len(content)), file_names.hints(name))
     return collector.wreckage()
@@ -90,9 +93,15 @@ def _scanner() -> Scanner:
 
 
 class _Collector:
-    def __init__(self, progress: Callable[[int], None] | None, rules: RuleChoice | None) -> None:
+    def __init__(
+        self,
+        progress: Callable[[int], None] | None,
+        rules: RuleChoice | None,
+        gone: Mapping[str, bool],
+    ) -> None:
         self._progress = progress
         self._rules = rules
+        self._gone = gone
         self._collected = Collected()
         self._logs = LogReader(_scanner(), self._collected)
         self._packed = run_folder.Packed()
@@ -103,6 +112,8 @@ class _Collector:
         journal = run.paths.journal
         size = os.path.getsize(journal) if os.path.exists(journal) else 0
         self._tell(run.story, InputSource(name=journal, kind="journal", size=size))
+        if run.story.last and (gone := self._gone.get(run.paths.folder)) is not None:
+            self._collected.lost_runs.append(LostRun(line=run.story.last, gone=gone))
         if self._rules:
             self._search_for(self._rules.of_run(run.rules()), times=False)
         for rank, file in () if run.story.finished else run.files():
@@ -186,6 +197,8 @@ class _Collector:
         """Its journal or its rules, which say how the rest of it is read."""
         if story := self._packed.story(opened):
             self._tell(story, opened.source("journal"))
+            if story.last:
+                self._collected.lost_runs.append(LostRun(line=story.last, gone=False))
         elif self._rules and (rules := self._packed.rules(opened)) is not None:
             self._search_for(self._rules.of_run(rules), times=False)
             return True

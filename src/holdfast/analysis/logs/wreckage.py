@@ -161,6 +161,15 @@ class LiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
     line: LogLine
 
 
+class LostRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of holdfast whose launcher wrote no end."""
+
+    line: LogLine
+    """the last one of its journal"""
+    gone: bool
+    """its launcher is known to be; else it may have been running when this copy was made"""
+
+
 class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     sources: tuple[InputSource, ...] = ()
     sightings: tuple[Sighting, ...] = ()
@@ -178,6 +187,7 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """of our own run folders, in the attempt that is explained; oldest first"""
     ras: tuple[RasAnswer, ...] = ()
     """what NCCL's RAS said while the job ran, oldest first"""
+    lost_runs: tuple[LostRun, ...] = ()
     rules: RulesSeen = RulesSeen()
     """what logs and journals show of the user's own rules"""
 

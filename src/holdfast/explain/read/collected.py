@@ -15,6 +15,7 @@ from holdfast.analysis.logs.wreckage import (
     LiveVerdict,
     LoggedException,
     LogLine,
+    LostRun,
     Sighting,
 )
 from holdfast.analysis.machine import Unread
@@ -96,6 +97,7 @@ class Collected:
         """source -> the attempt in its name"""
         self.local_ranks: dict[str, int] = {}
         """source -> the local rank in its name"""
+        self.lost_runs: list[LostRun] = []
         self.rules = RuleReader()
         self.rules_told: list[tuple[RuleRecord, str, int]] = []
         self.ended_well = False

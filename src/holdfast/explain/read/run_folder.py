@@ -116,7 +116,8 @@ def story_of_node(text: bytes, source: str, marker: RunMarker, leading: dict[str
         leading[marker.of] = story
         return story
     # Its sentences are the coordinator's, and are told once.
-    return msgspec.structs.replace(story, told=(), rules=(), finished=lead.finished)
+    last = None if lead.ended else story.last
+    return msgspec.structs.replace(story, told=(), rules=(), last=last, finished=lead.finished)
 
 
 def _authority(one: RunFolder) -> tuple[object, ...]:

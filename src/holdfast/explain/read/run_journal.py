@@ -60,6 +60,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     """its launcher wrote the end of the run"""
     newest_at: float = 0.0
     """when its last line was written"""
+    last: LogLine | None = None
+    """its last line, where the launcher wrote no end and not all ranks ended well; else None"""
     rules: tuple[tuple[int, RuleRecord], ...] = ()
     """what it said of the user's own rules, with the number of the line"""
 
@@ -96,8 +98,25 @@ def read(text: bytes, source: str, *, attempt: int | None = None) -> Story:
         finished=finished,
         ended=any(isinstance(r, EndRecord) for r in records),
         newest_at=max((r.t for r in records), default=0.0),
+        last=_last(numbered, source),
         rules=tuple((number, r) for number, r in mine if isinstance(r, RuleRecord)),
     )
+
+
+def _last(numbered: NumberedRecords, source: str) -> LogLine | None:
+    records = [record for _, record in numbered]
+    launched = [r for r in records if isinstance(r, LaunchRecord)]
+    if not launched or any(isinstance(r, EndRecord) for r in records):
+        return None
+    newest = max((r.attempt for r in records if isinstance(r, RankRecord)), default=0)
+    well = [
+        r for r in records
+        if isinstance(r, RankRecord) and r.attempt == newest and r.what == "exited" and r.code == 0
+    ]  # fmt: skip
+    if launched[-1].world and len(well) >= launched[-1].world:
+        return None
+    number, record = numbered[-1]
+    return _line(record, source, number, kind_of(record), None)
 
 
 def _is_of(record: JournalRecord, attempt: int) -> bool:

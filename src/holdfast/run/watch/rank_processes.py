@@ -2,8 +2,8 @@
 
 torchrun, accelerate and DeepSpeed give each rank a RANK; mpirun and srun have numbers of their own.
 `torch.multiprocessing.spawn`, a shell script with `--rank N` and plain processes show nothing in
-the environment, or all the same. There ranks are the processes that have torch loaded, without
-their helpers: loader workers, and a launcher that waits for the others.
+the environment, or the same number for all. There ranks are the processes that have torch loaded,
+without their helpers: loader workers, and a launcher that waits for the others.
 """
 
 from __future__ import annotations

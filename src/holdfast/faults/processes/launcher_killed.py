@@ -1,0 +1,66 @@
+"""The launcher of a run was killed.
+
+What you see   The output stops in the middle, without an error and without a last line of the
+               launcher. `holdfast runs` shows the run as lost; its ranks are gone too.
+Why            The launcher got SIGKILL, which no process can handle: from the kernel's OOM killer,
+               from a scheduler whose grace period was over, from `kill -9`, or the machine went
+               down. The kernel ends the ranks of a launcher that dies.
+How to be sure `journalctl -k | grep -i 'killed process'` shows an OOM kill with its pid; the
+               scheduler has its own record (`sacct -j JOB`, `kubectl describe pod`); `last -x`
+               shows a reboot.
+Fix            Give the launcher's node more memory, or the job a longer grace period before it is
+               killed; the next start resumes from the newest checkpoint.
+Known limits   Who sent the signal is not known: the kernel tells neither the process nor holdfast.
+               In an archive of a run that was still going the journal has no end either.
+Sources        https://man7.org/linux/man-pages/man7/signal.7.html
+               https://man7.org/linux/man-pages/man2/pr_set_pdeathsig.2const.html
+"""
+
+from __future__ import annotations
+
+from holdfast.analysis.logs.wreckage import Wreckage
+from holdfast.fault import Fault
+from holdfast.findings import Culprit, Diagnosis, Evidence
+
+FAULT = Fault(
+    code="HOLD710",
+    slug="launcher-killed",
+    related=("rank-killed", "node-lost", "preempted", "external-sigterm"),
+)
+
+SURE, UNSURE = 0.75, 0.4
+
+
+@FAULT.explain
+def journal_of_run_has_no_end(wreckage: Wreckage) -> Diagnosis | None:
+    if not wreckage.lost_runs:
+        return None
+    lost = wreckage.lost_runs[0]
+    line = lost.line
+    if lost.gone:
+        reason = (
+            "the launcher is gone and its journal has no end: it was killed (SIGKILL: by the "
+            "kernel's OOM killer, a scheduler, or `kill -9`), or the machine went down; its ranks "
+            "ended with it"
+        )
+    else:
+        reason = (
+            "the journal has no end: the launcher was killed, or the run was still going when this "
+            "copy of its folder was made"
+        )
+    return FAULT.diagnosis(
+        reason,
+        confidence=SURE if lost.gone else UNSURE,
+        culprit=Culprit(what="launcher", host=line.host),
+        evidence=[
+            Evidence(
+                quote=f"the last line of the journal: {line.text}",
+                source=line.source,
+                line=line.number,
+            )
+        ],
+        fix="look for what killed it on the launcher's machine; the next start resumes from the "
+        "newest checkpoint",
+        next="journalctl -k --no-pager | grep -iE 'out of memory|killed process'",
+        unknown=("what killed it: a process that gets SIGKILL writes nothing",),
+    )
