@@ -110,6 +110,7 @@ test_explain = explain_table(
                saying=["at step 7, on rank 2 first, later on the others"]),
     recognises(wreckage(*[f"[rank{r}]: step {n} loss nan" for n in range(7, 10) for r in range(4)]),
                sure=0.55, rank=None, saying=["at step 7, printed by ranks 0-3"]),
+    recognises(wreckage("Epoch 3 Loss: nan"), sure=0.35, rank=None, saying=["loss was nan"]),
     recognises(wreckage("step 9 loss tensor(nan, device='cuda:0')"), sure=0.35, rank=None,
                saying=["loss was nan at step 9"]),
     recognises(wreckage(*[" Train loss/train/total: nan"] * 3), sure=0.55, rank=None,

@@ -113,9 +113,9 @@ def _fix(scene: Scene, step: int, culprits: tuple[int, ...]) -> str:
 COLONS = tuple(f":{' ' * width}" for width in range(9))  # numbers are often printed to a width
 PRINTED = FAULT.log_pattern(
     "printed",
-    r"(?<![\w/.-])(?:(?P<before>\w{1,40}) )?"
-    r"(?P<name>[\w/.-]*(?:loss(?:/train/total|_step)?|grad[_ ]norm))"
-    r"['\"]?\s*[:=]?\s*(?:['\"]|tensor\()?"
+    r"(?:(?<!\w)(?P<before>\w{1,40}) )?(?<![\w/.-])"
+    r"(?P<name>[\w/.-]{0,60}?(?:[Ll]oss(?:/train/total|_step)?|grad[_ ]norm))"
+    r"['\"]?\s{0,12}[:=]?\s{0,12}(?:['\"]|tensor\()?"
     r"(?P<value>(?i:nan|-?inf(?:inity)?))(?:\.0)?\b(?!\w)",
     anchors=tuple(
         f"{name}{between}{value}"

@@ -229,7 +229,7 @@ RESOURCES = _refusal(
     pattern=r"(?P<what>Total available GPUs [\d.]{1,8} is less than total desired GPUs [\d.]{1,8}"
     r"|number of required \w{2,10} exceeds the total number of available \w{2,10}"
     r"|No available node types can fulfill resource requests? [^\n]{1,80}"
-    r"|\d+/\d+ nodes are available: [^\n]{0,200}?\d+ Insufficient [\w./-]{2,60}"
+    r"|(?<!\d)\d{1,7}/\d{1,7} nodes are available: [^\n]{0,200}?\d+ Insufficient [\w./-]{2,60}"
     r"|requested number of devices unavailable for [\w./-]{2,60}\. Requested: \d+, Available: \d+"
     r"|Unable to proceed, no GPU resources available)",
     anchors=(
