@@ -284,7 +284,9 @@ def _needs_large_shm(source: Source, container: ContainerRun) -> bool:
     shared = any(SHARED_MEMORY in value for value in mounted)
     ranks = any(word.text.rpartition("/")[2] in SEVERAL_RANKS for word in container.words)
     if container.ends is not None:
-        ranks = containers.launch_inside(source, container) is not None
+        launch = containers.launch_inside(source, container)
+        each = launch.flag("nproc-per-node") if launch is not None else None
+        ranks = launch is not None and command_line.number(each) != 1
     if container.engine == "kubernetes" and not container.service:
         return False  # of a TrainJob: its volumes are said elsewhere
     engines = ("docker", "podman", "compose", "kubernetes")

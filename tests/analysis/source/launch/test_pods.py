@@ -127,6 +127,7 @@ test_shared_memory = lint_table(
     leaves(manifest(JOB2, torchrun(f"--nnodes=2 {C10D}"))),
     leaves(manifest(JOB2, torchrun(f"--nnodes=2 {C10D}"), mounts="", pod="hostIPC: true")),
     leaves(manifest(JOB2, "sleep 1", mounts="")),
+    leaves(manifest(JOB2, "torchrun --nnodes=2 --nproc-per-node=1 train.py", mounts="")),
 )  # fmt: skip
 
 # --- compose -------------------------------------------------------------------------------------
