@@ -69,6 +69,11 @@ NO_ROUTE = (
     "(errno: 113 - No route to host)."
 )
 RESET = "torch.distributed.DistNetworkError: Connection reset by peer"
+KEEP_ALIVE = (
+    "W0301 10:00:00.1 211 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1345] The "
+    "node 'n1' has failed to send a keep-alive heartbeat to the rendezvous 'x' due to an error of "
+    "type RendezvousTimeoutError."
+)
 LAUNCHERS = (
     Case("no route", by_torchrun(NO_ROUTE), "peer-unreachable"),
     Case("refused, old torch", by_torchrun("RuntimeError: Connection refused"),
@@ -104,6 +109,17 @@ LAUNCHERS = (
          (*traceback("KeyError: 'labels'", "/work/train.py:70 main", rank=5), EXIT_1,
           *store_lost_by_agent()),
          "python-exception", 5, never="store-host-lost"),
+    Case("no route, as a rank says it",
+         traceback(NO_ROUTE, "/work/train.py:10 main",
+                   f"{SITE}/torch/distributed/rendezvous.py:189 _create_c10d_store"),
+         "peer-unreachable"),
+    Case("refused, as a rank says it",
+         traceback(NO_ROUTE.replace("113 - No route to host", "111 - Connection refused"),
+                   "/work/train.py:10 main"),
+         "master-not-listening"),
+    Case("a late keep-alive",
+         (KEEP_ALIVE, *STEPS),
+         ""),
     Case("a launcher's file in the name of a rank's log",
          {"rank0.log": by_torchrun(NO_ROUTE)}, "peer-unreachable"),
 )  # fmt: skip
@@ -211,6 +227,15 @@ def test_lines_that_a_rank_had_buffered_do_not_hide_what_ended_it() -> None:
     assert found.diagnoses[0].slug == "python-exception"
 
 
+def test_a_failure_that_led_to_a_restart_is_over() -> None:
+    """The launcher reported the exit, and the rank counts again below the report."""
+    first = traceback("OSError: [Errno 5] Input/output error", "/work/train.py:44 main", rank=1)
+    last = traceback("ValueError: bad name", "/work/train.py:50 save", rank=0)
+    found = explain((*first, EXIT_1, *steps_of(0), *steps_of(1), *last)).diagnoses[0]
+    assert found.culprit is not None
+    assert (found.slug, found.culprit.rank) == ("python-exception", 0)
+
+
 def test_what_was_retried_may_end_the_program_at_last() -> None:
     once = traceback("OSError: S3 timeout", "/work/storage.py:20 get")
     found = explain((*once, *STEPS, *once)).diagnoses[0]
@@ -299,6 +324,11 @@ GONE = (
     Case("torch warned at its exit", (OPEN_GROUP, *WAITED), "rank-exits-early", 2),
     Case("its last line says so", (*steps_of(2), "[rank2]: Training finished", *WAITED),
          "rank-exits-early", 2),
+    Case("its last line says so in other words",
+         (*steps_of(2), "[rank2]: Finished training, exiting.", *WAITED), "rank-exits-early", 2),
+    Case("an epoch that it finished is not the end",
+         (*steps_of(2), "[rank2]: Finished training epoch 3", *WAITED), "rank-stuck", 2,
+         never="rank-exits-early"),
     Case("each has a log",
          {"rank0.log": (watchdog(0),), "rank1.log": (watchdog(1),), "rank2.log": (OPEN_GROUP,)},
          "rank-exits-early", 2),

@@ -25,7 +25,10 @@ def settled(
     sightings: Iterable[Sighting],
 ) -> list[Survived]:
     """Without those that ended their rank after all; `raised` in the order of their indexes."""
-    failed = {one.rank for one in exits if one.code > 0 and not one.teardown} - {None}
+    failed: dict[int | None, list[Exit]] = {}
+    for end in exits:
+        if end.code > 0 and not end.teardown and end.rank is not None:
+            failed.setdefault(end.rank, []).append(end)
     last = {one.rank: one.order for one in raised}
     for seen in sightings:
         if seen.role is Role.CASCADE and seen.order > last.get(seen.rank, 0):
@@ -34,9 +37,14 @@ def settled(
         one
         for one in survived
         if one.ignored
-        or (rank := raised[one.position].rank) not in failed
-        or last[rank] > raised[one.position].order
+        or last[raised[one.position].rank] > raised[one.position].order
+        or not any(_is_below(end, one) for end in failed.get(raised[one.position].rank, ()))
     ]
+
+
+def _is_below(end: Exit, one: Survived) -> bool:
+    """Reported after those steps: steps below the report are of a rank that was started again."""
+    return end.line.source != one.first.source or end.line.number > one.until
 
 
 def marked(

@@ -24,6 +24,7 @@ _LAUNCHER_FILE = re.compile(
 )
 _IN_A_RANK = frozenset({"run_script_path"})
 """functions of those files that a rank executes: torchrun --run-path"""
+_CALLED = re.compile(r"The client socket has (?:failed to connect|timed out)")
 _ABOUT_A_CONNECTION = re.compile(r"(?:Dist(?:Network|Store|Backend)?|Rendezvous\w*)Error")
 
 
@@ -35,7 +36,9 @@ def is_launcher(frames: Iterable[Frame]) -> bool:
     )
 
 
-def launcher_consequence(kind: str) -> str:
-    """Of an exception that the launcher raised: is it about another process or machine?"""
+def network_consequence(kind: str, text: str, *, launcher: bool) -> str:
+    """Of an exception in a log: is it about another process or machine? A rank's may be about its
+    own port; what the launcher raises of this kind is not."""
     name = kind.rpartition(".")[2]
-    return secondary_errors.LOST_PEER if _ABOUT_A_CONNECTION.fullmatch(name) else ""
+    told = _ABOUT_A_CONNECTION.fullmatch(name)
+    return secondary_errors.LOST_PEER if told and (launcher or _CALLED.match(text)) else ""

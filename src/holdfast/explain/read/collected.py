@@ -71,6 +71,8 @@ class Survived(NamedTuple):
     """Python itself says that it ended nothing"""
     steps: int
     """how many different counts came after it"""
+    until: int
+    """the number of the last line with such a count"""
 
 
 class Collected:

@@ -161,7 +161,7 @@ class LogReader:
                     line, text=text[:LONGEST], number=hit.place(told.ends)[0]
                 ),
                 consequence=consequence(words)
-                or (exception_origin.launcher_consequence(told.kind) if launcher else ""),
+                or exception_origin.network_consequence(told.kind, told.text, launcher=launcher),
                 launcher=launcher,
                 root_slugs=tuple(
                     dict.fromkeys((*slugs, *self._roots(following[max(told.ends - 1, 0) :])))

@@ -45,17 +45,17 @@ class StepCounts:
             self._kept += line.number not in known
             known.setdefault(line.number, value)
 
-    def after(self, line: LogLine, number: int) -> int:
-        """How far its writer counted on after the line of this number; where the line does not
-        name its writer, how far any writer did."""
+    def after(self, line: LogLine, number: int) -> tuple[int, int]:
+        """How far its writer counted on after the line of this number, and in which line it last
+        did; where the line does not name its writer, how far any writer did."""
         writer = _writer(line)
         return max(
             (
-                _advances([count[n] for n in sorted(count) if n > number])
+                (_advances([count[n] for n in sorted(count) if n > number]), max(count))
                 for (other, _), count in self._counts.items()
                 if not any(writer) or other == writer
             ),
-            default=0,
+            default=(0, 0),
         )
 
 

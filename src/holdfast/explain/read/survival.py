@@ -76,7 +76,7 @@ class Survival:
             return []
         self._note(tail)
         found = [
-            Survived(index, line, last, announced, self._counts.after(line, named))
+            Survived(index, line, last, announced, *self._counts.after(line, named))
             for index, line, named, last, announced in self._caught
         ]
         return [one for one in found if one.ignored or one.steps >= ADVANCES]

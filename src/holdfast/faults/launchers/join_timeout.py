@@ -143,7 +143,8 @@ def _location_evidence(view: RankView) -> Evidence:
 
 RENDEZVOUS = FAULT.log_pattern(
     "rendezvous",
-    r"RendezvousTimeoutError|rendezvous .{0,60}timed out"
+    # 'failed to send a keep-alive heartbeat … due to an error of type …' is only a warning.
+    r"(?<!error of type )RendezvousTimeoutError|rendezvous .{0,60}timed out"
     r"|[Tt]imed out waiting for (?:rendezvous|all nodes)",
     anchors=("RendezvousTimeoutError", "imed out"),
     example="torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",

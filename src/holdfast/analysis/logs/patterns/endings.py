@@ -23,7 +23,9 @@ _SAYS_DONE = re.compile(
     r"(?i)\b(?:train(?:ing)?|run|job|fit|experiment|work|script|rank \d+|all)\b.{0,30}"
     r"\b(?:is )?(?:finished|completed?|done|ended|over)\b[\s.!]{0,5}$"
     r"|^\W{0,5}(?:done|finished|exiting|bye|all done|completed?)\b[\s.!]{0,5}$"
-    r"|\bexit(?:ing|s|ed)?\b.{0,20}\b(?:normally|early|code 0|cleanly)\b"
+    r"|\b(?:finished|completed|done with) (?:the )?(?:training|run|job|fitting)\b"
+    r"(?! (?:epoch|step|loop|batch|iteration|phase))"
+    r"|\bexit(?:ing|s|ed)?\b.{0,20}\b(?:normally|early|code 0|cleanly)\b|\bexiting[\s.!]{0,5}$"
 )
 
 

@@ -105,7 +105,9 @@ STORE_RESET = _lost(
 )
 RENDEZVOUS_LOST = _lost(
     name="peers: rendezvous-lost",
-    pattern=r"RendezvousConnectionError|connection to (?:the C10d store|etcd) has failed",
+    # 'failed to shutdown the rendezvous … due to an error of type …' is only a warning.
+    pattern=r"(?<!error of type )RendezvousConnectionError"
+    r"|connection to (?:the C10d store|etcd) has failed",
     anchors=(
         *("RendezvousConnectionError", "connection to the C10d store has failed"),
         "connection to etcd has failed",
