@@ -66,11 +66,11 @@ class Answers:
         ruled_out: Iterable[str] = (),
         unknown: Iterable[str] = (),
     ) -> Diagnosis:
-        """This is what broke the job. Without a culprit the writer of the first line seen is it;
-        give `Culprit()` fields, or `what`, where that would blame a witness."""
+        """This is what broke the job. Without a culprit the first known writer of the lines seen is
+        it; give `Culprit()` fields, or `what`, where that would blame a witness."""
         lines = tuple(seen)
         if culprit is None and lines:
-            line = lines[0].line
+            line = ([one for one in lines if one.rank is not None] or lines)[0].line
             culprit = Culprit(rank=line.rank, host=line.host, pid=line.pid)
         return Diagnosis(
             code=self.code,

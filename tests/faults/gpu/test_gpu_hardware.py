@@ -101,12 +101,6 @@ test_explain = explain_table(
         saying=["over NVLink", "first rank that failed"],
     ),
     recognises(
-        wreckage("[rank1]: RuntimeError: CUDA error: hardware stack error"),
-        sure=0.96,
-        rank=1,
-        saying=["uncorrectable error"],
-    ),
-    recognises(
         wreckage("pynvml.nvml.NVMLError_GpuIsLost: GPU is lost"),
         sure=0.96,
         saying=["stopped answering"],

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.analysis.logs.patterns.gpu_memory import NUMBERS
+from holdfast.analysis.logs import sightings
+from holdfast.analysis.logs.patterns.gpu_memory import AT_FIRST_USE, CUDA_CALL, NUMBERS
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 
 _SIZE = r"(?<![\d.])(\d{1,20}(?:\.\d+)?) (bytes|KiB|MiB|GiB|TiB|KB|MB|GB)"
@@ -133,3 +134,17 @@ def shortage_of(wreckage: Wreckage, seen: Sequence[Sighting]) -> Shortage:
         if 0 <= one.line.number - first.number < 4 and one.line.number != first.number
     ]
     return read([first.text, *more])
+
+
+_FIRST_USES = ("_lazy_init", "set_device", "_cuda_init", "current_device")
+"""functions of torch.cuda that create the context and allocate nothing else"""
+
+
+def full_at_first_use(wreckage: Wreckage) -> tuple[Sighting, ...]:
+    """Calls that failed before their process held anything: then others hold the memory."""
+    return wreckage.seen(AT_FIRST_USE) or tuple(
+        seen
+        for seen in wreckage.seen(CUDA_CALL)
+        if (raised := sightings.raised_at(wreckage, seen)) and raised.frames
+        if raised.frames[0].function in _FIRST_USES and "/torch/cuda/" in raised.frames[0].file
+    )

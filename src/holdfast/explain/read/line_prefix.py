@@ -102,7 +102,7 @@ _PREFIXES = {
     "place": rf"\[titan\] |\[{_LEVEL}\|[\w.]{{1,60}}:\d+\] ?"
     r"|\[[\w./<>\-]+\.(?:py|cpp|cc|cu|h|hpp):\d+(?::[\w<>]+)?\] ?",
     "level": rf"\[{_LEVEL}\] ?|{_LEVEL}:[\w.]+:|(?:- )?{_LEVEL} - (?:[\w.]+ - )?"
-    rf"|\| {_LEVEL} *\| [^|]{{0,80}}? - |{_LEVEL} {{1,5}}(?=\d{{4}}-)"
+    rf"|{_LEVEL} {{0,4}}\| |\| {_LEVEL} *\| [^|]{{0,80}}? - |{_LEVEL} {{1,5}}(?=\d{{4}}-)"
     # torchtitan; Rust's loggers
     rf"|[\w.]{{1,60}} - {_LEVEL} - | ?{_LEVEL} \[?[a-z_]\w{{0,40}}::[\w:]{{1,60}}?(?:\]|:) "
     r"(?:src/\S{1,60}:\d+: )?",
@@ -110,6 +110,8 @@ _PREFIXES = {
     "spot": r"\[(?P<spot__host>[A-Za-z][\w.\-]*):(?P<spot__local_rank>\d{1,4})\]: ?",
     # Logs come by mail and through issue trackers, quoted.
     "quoted": r"(?:>(?: |$)){1,3}",
+    # ParlAI
+    "parlai": r"rank: {0,3}(?P<parlai__rank>\d{1,7}) \| ",
     "said": r"[Rr]ank[ _:]{0,2}(?P<said__rank>\d{1,7})(?:/\d+)?: ",
 }
 _PREFIX = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _PREFIXES.items()))

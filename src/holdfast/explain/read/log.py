@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.analysis.logs import exception_origin
+from holdfast.analysis.logs import broken_scripts, exception_origin
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import all_patterns
 from holdfast.analysis.logs.wreckage import LoggedException, LogLine, Sighting
@@ -58,6 +58,25 @@ class _Quoted:
         return line
 
 
+class _Record:
+    """Lines without a prefix, below the first line of a logger's record: its writer's too."""
+
+    def __init__(self) -> None:
+        self._first: LogLine | None = None
+        self._end = (0, 0)
+
+    def begin(self, first: LogLine, end: tuple[int, int]) -> None:
+        self._first, self._end = first, end
+
+    def named(self, head: Head, line: LogLine, hit: Hit | RecordLine) -> LogLine:
+        first = self._first
+        if first is None or head.grammar or hit.place() > self._end:
+            return line
+        return msgspec.structs.replace(
+            line, rank=first.rank, local_rank=first.local_rank, host=first.host, pid=first.pid
+        )
+
+
 class LogReader:
     """Reads one source after another into the findings."""
 
@@ -78,12 +97,13 @@ class LogReader:
         survival = Survival(
             lambda number, raw: _line(line_prefix.head(raw, grammar), named, opened.name, number)
         )
-        quoted = _Quoted()
+        quoted, record = _Quoted(), _Record()
         rules = self._collected.rules
         hits = self._scanner.lines(rules.listening(opened), tail=tail, in_json=wrapped)
         for hit in records.unwrapped(hits) if wrapped else hits:
             head = line_prefix.head(hit.text, grammar)
             line = quoted.named(head, _line(head, named, opened.name, hit.number))
+            line = record.named(head, line, hit)
             slugs = self._see(head, hit, line)
             writer = (head.rank, head.local_rank, head.host, head.pid)
             survival.pass_by(hit)
@@ -94,6 +114,9 @@ class LogReader:
             told = _exception(head, hit, grammar)
             if told is not None:
                 ended[writer] = hit.place(told.lines)
+                if told.bare:
+                    record.begin(line, hit.place(told.lines))
+                    ended[None, None, "", None] = hit.place(told.lines)
                 index = self._catch(told, line, hit, slugs)
                 if index is not None:
                     survival.catch(index, hit, line, writer, ends=told.ends, lines=told.lines)
@@ -220,7 +243,8 @@ def _exception(
     if "terminate called " in text:
         return tracebacks.thrown(head, hit.after(FOLLOWING), grammar)
     if all_patterns.ERROR.regex.search(text):
-        return tracebacks.printed(head, hit.after(FOLLOWING), grammar)
+        before = hit.before(5) if broken_scripts.ERROR.search(text) else ()
+        return tracebacks.printed(head, hit.after(FOLLOWING), grammar, before)
     return None
 
 

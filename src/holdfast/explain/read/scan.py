@@ -204,16 +204,14 @@ class Scanner:
     def _blocks(self, reader: Reader) -> Iterator[_Block]:
         kept, fresh, offset = b"", 0, 0
         while new := _fill(reader):
-            end = new.rfind(b"\n") + 1 or new.rfind(b"\r") + 1
+            last = len(new) < BLOCK  # what comes before its last line is read together with it
+            end = len(new) if last else new.rfind(b"\n") + 1 or new.rfind(b"\r") + 1
             if end:
                 data = b"".join((kept, memoryview(new)[:end]))
                 kept, next_fresh = new[end:], 0
-            elif len(new) == BLOCK:
+            else:
                 data = kept + new
                 kept, next_fresh = data[-self._overlap :], self._overlap
-            else:  # the last piece of the last line
-                kept += new
-                continue
             yield _Block(data, fresh, offset)
             offset, fresh = offset + len(data) - next_fresh, next_fresh
         if len(kept) > fresh:

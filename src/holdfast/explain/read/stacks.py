@@ -34,7 +34,7 @@ _GDB_THREAD = re.compile(r"Thread (\d{1,9}) \(.*?(?:LWP|process) (\d{1,9})\b.*\)
 _GDB_FRAME = re.compile(
     r"#\d{1,9}\s+(?:0x[0-9a-f]{1,16} in )?(\S.*?) \(.*?\)(?: (?:from|at) (\S+?)(?::(\d{1,9}))?)?"
 )
-_GDB_SIGNAL = re.compile(r".*\b(?:terminated with|received) signal (SIG[A-Z0-9]{2,10})\b.*")
+_GDB_SIGNAL = re.compile(r".*\b(?:terminated with|received) signal (SIG[A-Z0-9]{2,10}|\d{1,2})\b.*")
 
 _INSTALLED = frozenset(
     {"torch", "numpy", "triton", "torchvision", "lightning", "pytorch_lightning", "accelerate"}

@@ -1,8 +1,9 @@
 """Lines of a log -> Python exceptions, whole or cut, and what C++ threw.
 
 In an interleaved log the lines after `Traceback` may be of any rank: those count whose prefix
-names the same writer. An exception's message continues over several lines (NCCL's and CUDA's
-do) until something else begins.
+names the same writer. Python's logging puts its prefix before the first line of a record only, so
+lines without any prefix that follow at once are its own too. An exception's message continues over
+several lines (NCCL's and CUDA's do) until something else begins.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class ParsedException(msgspec.Struct, frozen=True, kw_only=True):
     """which of the following lines names it, from 1; 0: the line itself"""
     lines: int = 0
     """how many of the following lines belong to it"""
+    bare: bool = False
+    """these have no prefix, although the first one has"""
 
 
 def traceback(
@@ -95,7 +98,12 @@ def traceback(
             message, last = _message(end["text"] or "", first, following, number, grammar, indent)
             shown = tuple(reversed(frames[-FRAMES:]))
             return ParsedException(
-                kind=end["kind"], text=message, frames=shown, ends=number, lines=last
+                kind=end["kind"],
+                text=message,
+                frames=shown,
+                ends=number,
+                lines=last,
+                bare=_goes_on_bare(first, following, grammar),
             )
         else:
             return None
@@ -103,14 +111,17 @@ def traceback(
 
 
 def printed(
-    first: Head, following: Sequence[str], grammar: Grammar = PLAIN
+    first: Head, following: Sequence[str], grammar: Grammar = PLAIN, before: Sequence[str] = ()
 ) -> ParsedException | None:
-    """From a line that names an exception, its traceback cut away or never shown."""
+    """From a line that names an exception, its traceback cut away or never shown. Python prints a
+    script that it cannot compile without one: only the place, in the lines before."""
     found = _PRINTED.match(first.text.lstrip())
     if found is None:
         return None
     message, last = _message(found["text"] or "", first, following, 0, grammar, 0)
-    return ParsedException(kind=found["kind"], text=message, lines=last)
+    places = [_FRAME.fullmatch(head(raw, grammar).text.rstrip()) for raw in before]
+    frames = [_frame(place) for place in places if place and not place["function"]]
+    return ParsedException(kind=found["kind"], text=message, lines=last, frames=tuple(frames[-1:]))
 
 
 def thrown(
@@ -165,10 +176,21 @@ def _same_writer(
     first: Head, following: Sequence[str], grammar: Grammar
 ) -> Iterator[tuple[int, str]]:
     """(number from 1, text) of the lines that come from where the first one came from."""
+    bare = _goes_on_bare(first, following, grammar)
     for number, raw in enumerate(following, start=1):
         other = head(raw, grammar)
-        if _identity(other) == _identity(first):
+        if _is_same(first, other, bare=bare):
             yield number, other.text
+
+
+def _goes_on_bare(first: Head, following: Sequence[str], grammar: Grammar) -> bool:
+    """A record of a logger: its first line has a prefix, the traceback below has none."""
+    second = head(following[0], grammar) if first.grammar and following else None
+    return second is not None and not second.grammar and _FRAME.match(second.text) is not None
+
+
+def _is_same(first: Head, other: Head, *, bare: bool) -> bool:
+    return _identity(other) == _identity(first) or (bare and not other.grammar)
 
 
 def _identity(one: Head) -> tuple[object, ...]:
@@ -180,9 +202,10 @@ def _message(
 ) -> tuple[str, int]:
     """The message with the lines that continue it, and the number of its last line."""
     parts, last, most = [text], start, MORE_LINES
+    bare = _goes_on_bare(first, following, grammar)
     for number, raw in enumerate(following[start : start + INNER_LINES], start=start + 1):
         other = head(raw, grammar)
-        if _identity(other) != _identity(first):
+        if not _is_same(first, other, bare=bare):
             continue
         inner = _INNER.match(other.text) is not None
         most = INNER_LINES if inner else most

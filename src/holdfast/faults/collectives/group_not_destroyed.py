@@ -13,8 +13,9 @@ How to be sure It happens after the last step, and the work is complete. If some
 Fix            Call torch.distributed.destroy_process_group() last on every rank, in a `finally:`.
                `holdfast.init()` does it at exit.
 Known limits   The warning also appears in healthy runs: it is reported only with a bad end and
-               without a better reason. `holdfast lint` does not see a group closed by an imported
-               function, and stays silent when its name suggests it.
+               without a better reason, or where nothing else was given. `holdfast lint` does not
+               see a group closed by an imported function, and stays silent when its name suggests
+               it.
 Sources        https://docs.pytorch.org/docs/stable/distributed.html#shutdown
                pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (destructor)
 """
@@ -51,6 +52,8 @@ def rank_exited_with_an_open_group(wreckage: Wreckage) -> Diagnosis | None:
     warned = wreckage.seen(LEFT_OPEN)
     if not warned or wreckage.roots() or wreckage.raised:
         return None
+    if _nothing_else(wreckage, warned):
+        return _on_its_own(warned)
     lost = [one for one in wreckage.sightings if one.role is Role.CASCADE]
     crashed = [one for one in wreckage.exits if one.code in CRASHES and not one.teardown]
     # A rank that failed before could not close its group: then the warning is a consequence.
@@ -67,6 +70,28 @@ def rank_exited_with_an_open_group(wreckage: Wreckage) -> Diagnosis | None:
         fix="call torch.distributed.destroy_process_group() at the end of every rank, in a "
         "`finally:`; `holdfast.init()` does it at exit",
         unknown=("whether the work was complete: these lines do not show the last step",),
+    )
+
+
+PREFIXES = 120
+"""characters before a line: rank, time, file"""
+
+
+def _nothing_else(wreckage: Wreckage, warned: tuple[Sighting, ...]) -> bool:
+    """Somebody asks about this line."""
+    shown = sum(len(one.line.text) + PREFIXES for one in warned)
+    return not wreckage.exits and sum(one.size for one in wreckage.sources) <= shown
+
+
+def _on_its_own(warned: tuple[Sighting, ...]) -> Diagnosis:
+    return FAULT.diagnosis(
+        "a rank exited without destroy_process_group; if all steps were done that is harmless, and "
+        "these lines show no failure",
+        confidence=0.3,
+        seen=warned[:2],
+        fix="call torch.distributed.destroy_process_group() at the end of every rank; if the job "
+        "failed, the cause is above this warning",
+        unknown=("whether anything failed: only the warning was given",),
     )
 
 

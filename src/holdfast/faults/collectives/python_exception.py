@@ -28,7 +28,7 @@ from __future__ import annotations
 from holdfast import shell_words, text
 from holdfast.analysis.collectives import inner_exception, stacks, waits
 from holdfast.analysis.job import pace, phrases
-from holdfast.analysis.logs import blame, own_errors
+from holdfast.analysis.logs import blame, broken_scripts, own_errors
 from holdfast.analysis.logs.wreckage import Exit, LoggedException, Wreckage
 from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.exits import Ending
@@ -136,6 +136,8 @@ def _then_exited(view: RankView) -> str:
 def first_exception_in_the_logs(wreckage: Wreckage) -> Diagnosis | None:
     """The first exception that is not about another rank."""
     causes = [r for r in wreckage.raised if own_errors.tells_a_cause(r) and _is_own(wreckage, r)]
+    refused = broken_scripts.refused(wreckage)
+    causes = [r for r in causes if r not in refused]
     if not causes:
         return None
     first = _earliest(causes)

@@ -75,7 +75,9 @@ ILLEGAL = FAULT.log_pattern(
     r"(?P<what>an illegal memory access was encountered|unspecified launch failure"
     r"|misaligned address|an illegal instruction was encountered|invalid program counter"
     r"|operation not supported on global/shared address space"
-    r"|the launch timed out and was terminated"
+    r"|the launch timed out and was terminated|too many resources requested for launch"
+    # The stack of a kernel, by CUDA's documentation: too small for it, or overwritten.
+    r"|hardware stack error|cudaErrorHardwareStackError|CUDA_ERROR_HARDWARE_STACK_ERROR"
     r"|(?:cuda|hip)Error(?:IllegalAddress|LaunchFailure|MisalignedAddress|IllegalInstruction)"
     r"|CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION)"
     r"|Memory access fault by GPU node-\d+|HW Exception by GPU node-\d+"
@@ -88,6 +90,10 @@ ILLEGAL = FAULT.log_pattern(
         "invalid program counter",
         "global/shared address space",
         "the launch timed out and was",
+        "too many resources requested",
+        "hardware stack error",
+        "HardwareStackError",
+        "HARDWARE_STACK_ERROR",
         "ErrorIllegalAddress",
         "ErrorLaunchFailure",
         "ErrorMisalignedAddress",

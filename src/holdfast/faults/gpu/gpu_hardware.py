@@ -324,7 +324,8 @@ def _by_cuda_error(wreckage: Wreckage) -> Diagnosis | None:
     what = (
         "stopped answering the driver" if wreckage.seen(GPU_LOST) else "had an uncorrectable error"
     )
-    line = seen[0].line
+    # A traceback names no rank where the watchdog's line below it does.
+    line = next((one.line for one in seen if one.rank is not None), seen[0].line)
     return FAULT.diagnosis(
         f"{_gpu_of(seen)} {what}" + (f" ({gpu})" if gpu else ""),
         confidence=0.96,

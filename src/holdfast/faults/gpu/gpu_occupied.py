@@ -34,7 +34,12 @@ from collections.abc import Iterator, Sequence
 from holdfast import text
 from holdfast.analysis.logs import gpu_memory, sightings
 from holdfast.analysis.logs.gpu_memory import Shortage
-from holdfast.analysis.logs.patterns.gpu_memory import ALLOCATOR, CUDA_CALL, NUMBERS
+from holdfast.analysis.logs.patterns.gpu_memory import (
+    ALLOCATOR,
+    AT_FIRST_USE,
+    CUDA_CALL,
+    NUMBERS,
+)
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Gpu, MachineFacts, Unread, known
 from holdfast.analysis.machine.gpu_memory_held import HeldGpu, describe, free_gpus, held
@@ -62,6 +67,7 @@ RESERVATION = FAULT.log_pattern(
     example="ValueError: Free memory on device (2.31/79.10 GiB) on startup is less than desired "
     "GPU memory utilization (0.9, 71.19 GiB).",
 )
+FAULT.log_patterns.append(AT_FIRST_USE)
 LISTING = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv"
 
 
@@ -219,12 +225,24 @@ def other_processes_hold_memory(wreckage: Wreckage) -> Diagnosis | None:
 
 
 def _without_numbers(wreckage: Wreckage) -> Diagnosis | None:
-    for pattern, confidence, what in (
-        (RESERVATION, 0.8, "the GPU was already in use when the job started"),
-        (BUSY, 0.7, "the GPU was not available: it is in exclusive mode, or broken"),
-        (CUDA_CALL, 0.5, "the GPU may have been full before this process used it"),
+    for seen, confidence, what in (
+        (wreckage.seen(RESERVATION), 0.8, "the GPU was already in use when the job started"),
+        (
+            wreckage.seen(BUSY),
+            0.7,
+            "the GPU was not available: it is in exclusive mode, or broken",
+        ),
+        (
+            gpu_memory.full_at_first_use(wreckage),
+            0.75,
+            "the GPU had no memory for this process's context, before the process held any",
+        ),
+        (
+            wreckage.seen(CUDA_CALL),
+            0.5,
+            "the GPU may have been full before this process used it",
+        ),
     ):
-        seen = wreckage.seen(pattern)
         if not seen:
             continue
         free, total = sightings.field(seen, "free"), sightings.field(seen, "total")

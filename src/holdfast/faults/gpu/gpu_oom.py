@@ -127,9 +127,10 @@ def gpu_out_of_memory(wreckage: Wreckage) -> Diagnosis | None:
     own = wreckage.seen(ALLOCATOR) or wreckage.seen(NUMBERS)
     if own:
         return _from_allocator(wreckage, own)
+    outside = 0.4 if gpu_memory.full_at_first_use(wreckage) else 0.65
     for pattern, confidence, what in (
         (NCCL, 0.8, "NCCL found no free GPU memory when it created or extended a communicator"),
-        (CUDA_CALL, 0.65, "a CUDA call outside torch's allocator found no free GPU memory"),
+        (CUDA_CALL, outside, "a CUDA call outside torch's allocator found no free GPU memory"),
         (CACHE, 0.85, "the model left no GPU memory for vLLM's KV cache"),
         (LIBRARY, 0.0, "a CUDA library could not allocate its workspace on the GPU"),
     ):

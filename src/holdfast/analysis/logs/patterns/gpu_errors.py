@@ -12,8 +12,7 @@ UNCORRECTABLE = _pattern(
     name="gpu-hardware: ecc",
     pattern=r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
     r"|[Uu]ncorrectable NVLink error|NvlinkUncorrectable|NVLINK_UNCORRECTABLE"
-    r"|[Rr]emapping [Ff]ailure.*[Yy]es|CUDA error: hardware stack error|HARDWARE_STACK_ERROR"
-    r"|cudaErrorHardwareStackError|GPU requires reset|NV_ERR_RESET_REQUIRED"
+    r"|[Rr]emapping [Ff]ailure.*[Yy]es|GPU requires reset|NV_ERR_RESET_REQUIRED"
     # NVRx's health check, of the recovery that the driver asks for.
     r"|GPU (?P<index>\d{1,3}): Requires (?:a reset|a node reboot) to recover",
     anchors=(
@@ -24,9 +23,6 @@ UNCORRECTABLE = _pattern(
         "NvlinkUncorrectable",
         "NVLINK_UNCORRECTABLE",
         "apping Failure",
-        "hardware stack error",
-        "HARDWARE_STACK_ERROR",
-        "HardwareStackError",
         "GPU requires reset",
         ": Requires a reset to recover",
         ": Requires a node reboot to recover",

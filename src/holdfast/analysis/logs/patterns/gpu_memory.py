@@ -51,4 +51,13 @@ CUDA_CALL = LogPattern(
     ),
     example="RuntimeError: CUDA error: out of memory",
 )
+AT_FIRST_USE = LogPattern(
+    name="gpu-occupied: at-first-use",
+    slug="gpu-occupied",
+    # The calls that create a process's CUDA context, before it holds any memory.
+    pattern=r"(?:cuDevicePrimaryCtxRetain|cuCtxCreate\w{0,8}|cuInit|cudaSetDevice)\b.{0,40}"
+    r"(?:CUDA_ERROR_OUT_OF_MEMORY|out of memory)",
+    anchors=("cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuInit", "cudaSetDevice"),
+    example="failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+)
 ALL = (ALLOCATOR, NUMBERS, CUDA_CALL)

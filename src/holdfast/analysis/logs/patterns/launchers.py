@@ -126,8 +126,9 @@ SPAWN_RAISED = _saw(
 )
 MPI_SIGNAL = _saw(
     name="launchers: mpi-signal",
-    pattern=r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on "
-    r"signal (?P<signal>\d+)",
+    # Who asks in public blots out pids and hosts.
+    pattern=r"process rank (?P<rank>\d+) with PID (?:(?P<pid>\d+)|\S+) on node (?P<host>\S+) "
+    r"exited on signal (?P<signal>\d+)",
     anchors=("exited on signal ",),
     example="mpirun noticed that process rank 2 with PID 1011 on node node7 exited on signal 9 "
     "(Killed).",

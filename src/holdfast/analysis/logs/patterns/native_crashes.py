@@ -20,7 +20,9 @@ HANDLER = _pattern(
     pattern=r"\*{3} (?P<name>SIG(?:SEGV|BUS|ILL|FPE))\b.* received"
     r"|Caught signal (?P<number>11|7|4|8) "
     r"\((?P<what>[^:)]*)|Signal: (?P<told>Segmentation fault|Bus error|Illegal instruction) \(\d+\)"
-    r"|(?:terminated with|received) signal SIG(?:SEGV|BUS|ILL|FPE), (?P<gdb>[A-Z][\w ]+)"
+    # gdb before 7.5 prints the number
+    r"|(?:terminated with|received) signal (?:SIG(?:SEGV|BUS|ILL|FPE)|4|7|8|11), "
+    r"(?P<gdb>[A-Z][\w ]+)"
     r"|(?P<dumped>Segmentation fault|Illegal instruction|Floating point exception) \(core dumped\)",
     anchors=(
         "*** SIG",
@@ -29,6 +31,7 @@ HANDLER = _pattern(
         " (core dumped)",
         " with signal SIG",
         "received signal SIG",
+        "terminated with signal ",
     ),
     example="[node-a:1011 :0:1011] Caught signal 11 (Segmentation fault: address not mapped to "
     "object at address 0x28)",

@@ -45,14 +45,14 @@ TORCHRUN = _check(
 )
 HOSTFILE = _check(
     name="checks: deepspeed-hostfile",
-    pattern=r"(?P<what>No slot '\d+' specified on host '[^']*'"
+    pattern=r"(?P<what>No slot '?\d+'? specif\w{2,8} on host '?[^'\s]{1,120}'?"
     r"|Hostname '[^']*' not found in hostfile"
     r"|Hostfile contains a bad entry: [^,]*|Hostfile contains multiple entries for [^,\s]+"
     r"|Hostfile is (?:empty or )?not formatted correctly|host \S+ is already defined"
     r"|Num nodes is >1 but no extra nodes available via hostfile"
     r"|Cannot specify num_nodes/gpus with include/exclude)",
     anchors=(
-        "specified on host '",
+        "No slot ",
         "not found in hostfile",
         "Hostfile contains ",
         "not formatted correctly",
