@@ -17,6 +17,7 @@ TIMED_OUT = (
     "OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
 )
 LINE = LogLine(text="exit", source="job.log", number=9)
+HEALTHY = [f"step {number} loss {1 / number:.3f}" for number in range(1, 9)]
 
 test_explain = explain_table(
     "group-not-destroyed",
@@ -29,7 +30,8 @@ test_explain = explain_table(
         rank=0,
         saying=["crashed during shutdown"],
     ),
-    passes_over(wreckage(WARNING)),  # a healthy run looks like this
+    recognises(wreckage(WARNING), sure=0.3, rank=0, saying=["harmless", "no failure"]),
+    passes_over(wreckage(*HEALTHY, WARNING)),
     passes_over(wreckage(WARNING, exits=(Exit(code=0, line=LINE, rank=0),))),
     passes_over(wreckage(TIMED_OUT, WARNING)),  # the trouble came first
     passes_over(wreckage("[rank0]: ValueError: no such split", WARNING, LOST)),
