@@ -8,6 +8,8 @@ It lists names with a prefix of that reader which the program holds and the tabl
 names of the table which the program does not hold: was it removed (`until VERSION`), renamed (`use
 NAME`), or does it come from another part of the program? What a variable does, its default and
 since when it is read have to be looked up by a person; then update `# version:` and `# as of`.
+`make knowledge` does the same for torch and NCCL, with NCCL's defaults and without constants that
+only look like variables; this is for checkouts and for the other readers.
 
 The tables are src/holdfast/analysis/variables/data/*.tsv; analysis/variables/table.py says how they
 are written. Exit codes: 0 nothing to do, 1 something differs, 2 a table is not well formed.
@@ -53,7 +55,7 @@ def compare(table: Tables, reader: str, places: Iterable[Path]) -> int:
     known = {row.name for row in table.rows}
     families = tuple(name[:-1] for name in known if name.endswith("*"))
     new = sorted(name for name in held - known if not name.startswith(families))
-    mine = (row for row in table.rows if row.reader == reader and not row.until)
+    mine = (r for r in table.rows if r.reader == reader and not r.until and not r.obsolete)
     lost = sorted(row.name for row in mine if row.name[-1] != "*" and row.name not in held)
     for name in new:
         print(f"not in the table: {name}")
