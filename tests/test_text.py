@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,3 +80,20 @@ def test_bandwidth_in_decimal_units() -> None:
     assert text.bandwidth(48e9) == "48 GB/s"
     assert text.bandwidth(391e9) == "391 GB/s"
     assert text.bandwidth(12) == "12 bytes/s"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("plain", "plain"),
+        ("é 漢 ✓", "é 漢 ✓"),
+        ("user\u202egnp.exe", r"user\u202egnp.exe"),
+        ("zero\u200bwidth\ufeff", r"zero\u200bwidth\ufeff"),
+        ("admin\u200d", r"admin\u200d"),
+        ("👩\u200d💻", "👩\u200d💻"),
+        ("tag\U000e0041", r"tag\udb40\udc41"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_out(value: str, shown: str) -> None:
+    assert text.visible(value) == shown
+    assert json.loads(text.visible(json.dumps({"a": value}, ensure_ascii=False))) == {"a": value}

@@ -130,6 +130,31 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+UNSEEN = (
+    "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f"
+)
+"""characters, for a class: invisible ones, and those that turn the order of the others round"""
+_UNSEEN = re.compile(f"[{UNSEEN}]")
+
+
+def visible(value: str) -> str:
+    """The same with such characters written out, '\\u202e', as JSON escapes them too: what is
+    shown must be what is there. Between letters that need it a joiner stays."""
+    if value.isascii():
+        return value
+    return _UNSEEN.sub(_written_out, value)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    sign = found[0]
+    before = found.string[max(found.start() - 1, 0) : found.start()]
+    if sign in "\u200c\u200d" and not before.isascii():
+        return sign  # within words of Persian or Hindi, and in emoji
+    units = sign.encode("utf-16-be")
+    return "".join(f"\\u{units[n]:02x}{units[n + 1]:02x}" for n in range(0, len(units), 2))
+
+
 def printable(value: Any) -> Any:
     """The same text, or plain data with texts in it, as any encoder takes it.
 

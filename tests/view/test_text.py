@@ -162,3 +162,9 @@ def test_a_page_shows_its_limits_and_its_relatives() -> None:
         page.related
     )
     assert page.related
+
+
+def test_foreign_text_cannot_turn_a_line_round() -> None:
+    assert text.harmless("rank 2\u202e killed\x1b[2J\nrank 3\u200b") == (
+        r"rank 2\u202e killed�[2J rank 3\u200b"
+    )

@@ -10,6 +10,7 @@ import sys
 from typing import TextIO
 
 from holdfast.errors import EnvironmentFailure
+from holdfast.text import visible
 
 PLAIN = {"…": "...", "�": "?", "·": "*", "µ": "u"}
 """what our own words look like on a terminal that knows only ASCII"""
@@ -35,7 +36,7 @@ def answer(text: str, *, encoding: str | None = None) -> None:
     """What was asked for, on stdout: all of it, or an error."""
     _configure(sys.stdout, encoding=encoding)
     try:
-        print(text, flush=True)
+        print(visible(text), flush=True)
     except BrokenPipeError:
         raise
     except OSError as problem:
@@ -57,7 +58,7 @@ def width() -> int:
 def remark(text: str) -> None:
     """Narration on stderr: when it cannot be written, the work continues."""
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(visible(text), file=sys.stderr, flush=True)
     except OSError:
         silence(sys.stderr)
 

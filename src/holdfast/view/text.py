@@ -13,7 +13,7 @@ from holdfast import text
 from holdfast.analysis.machine import MachineFacts, Smoke, Software
 from holdfast.analysis.machine.nccl_links import in_words
 from holdfast.findings import Evidence, Finding, Page, Status
-from holdfast.text import shorten
+from holdfast.text import shorten, visible
 
 COLOURS = {
     Status.ERROR: "\033[1;31m",
@@ -43,7 +43,7 @@ def wants_colour(stream: TextIO) -> bool:
 def harmless(text: str) -> str:
     """Foreign text (command lines, log lines) must not drive the terminal nor fake a line."""
     one_line = " ".join(text.replace("\t", " ").splitlines())
-    shown = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "�", one_line)
+    shown = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "�", visible(one_line))
     return shorten(shown, LONGEST)
 
 

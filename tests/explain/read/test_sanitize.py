@@ -24,7 +24,7 @@ CASES = {
     "lone \x1b": "lone ",
     "\x1b(B\x1b7x\x1b8": "x",
     "bell\x07 back\x08space nul\x00 del\x7f": "bell backspace nul del",
-    "user\u202egnp.exe\u2066x\u2069\u200f": "usergnp.exex",
+    "user\u202egnp.exe\u2066x\u2069\u200f": r"user\u202egnp.exe\u2066x\u2069\u200f",
     "zero\u200bwidth\ufeff": "zerowidth",
     "line\u2028separator\nnew\rcarriage": "lineseparatornewcarriage",
     "tab\tstays, é and 漢 too ✓": "tab\tstays, é and 漢 too ✓",

@@ -111,7 +111,7 @@ def take(
     waits = {rank: own for rank in recorders if (own := positions.of(rank))}
     graph = wait_graph.of_waits(waits)
     inside = {r for r in graph.ends & waits.keys() if not all(w.only_sends for w in waits[r])}
-    vague = {r for r in graph.ends & partial if r not in _surely_missing(waits)}
+    vague = (graph.ends & partial) - _surely_missing(waits)
     return WaitCensus(
         standstills=tuple(_standstills(waits, positions)),
         messages=unanswered,
@@ -132,7 +132,7 @@ def take(
 
 
 def _surely_missing(waits: Mapping[int, Iterable[Wait]]) -> set[int]:
-    return {rank for own in waits.values() for wait in own for rank in wait.absent}
+    return set().union(*{frozenset(wait.absent) for own in waits.values() for wait in own})
 
 
 def _hidden(ends: Set[int], unread: frozenset[int], recorders: IndexedRecorders) -> frozenset[int]:

@@ -65,11 +65,15 @@ def follow(waits: Edges, sure: Edges | None = None) -> WaitGraph:
 
 
 def _turned_round(waits: Edges) -> dict[int, set[int]]:
-    """Rank -> the ranks that wait for it."""
-    waiters: dict[int, set[int]] = {}
+    """Rank -> the ranks that wait for it. In a large job thousands wait for the same ranks, so
+    each set of ranks is gone through once."""
+    together: dict[frozenset[int], set[int]] = {}
     for rank, others in waits.items():
+        together.setdefault(others, set()).add(rank)
+    waiters: dict[int, set[int]] = {}
+    for others, ranks in together.items():
         for other in others:
-            waiters.setdefault(other, set()).add(rank)
+            waiters[other] = waiters[other] | ranks if other in waiters else ranks
     return waiters
 
 

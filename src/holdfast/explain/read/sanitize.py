@@ -18,10 +18,11 @@ _SEQUENCE = r"""
 """A string command without a terminator loses its introducer only: its text may be evidence."""
 
 _CONTROL = (
-    r"[\x00-\x08\x0a-\x1f\x7f-\x9f"
-    r"\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b\u2028\u2029\u2060-\u2065\ufeff\U000e0000-\U000e007f]"
 )
-"""C0 without the tab, DEL, C1; bidirectional controls, line separators, invisible characters"""
+"""C0 without the tab, DEL, C1; line separators, invisible characters"""
+_TURNS_ROUND = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""controls of the reading direction: shown as what they are, since they are there to deceive"""
 
 _UNSAFE = re.compile(f"(?:{_SEQUENCE}|{_CONTROL})", re.VERBOSE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -32,7 +33,8 @@ def plain(text: str) -> str:
     printed."""
     if text.isascii() and text.isprintable():
         return text
-    return _SURROGATE.sub("\ufffd", _UNSAFE.sub("", text))
+    safe = _SURROGATE.sub("\ufffd", _UNSAFE.sub("", text))
+    return _TURNS_ROUND.sub(lambda found: f"\\u{ord(found[0]):04x}", safe)
 
 
 def decoded(raw: bytes) -> str:
