@@ -231,6 +231,33 @@ TRAINERS = [
     Said("pytorchjob", "PyTorchJob train is failed because 1 Worker replica(s) failed.", ""),
 ]  # fmt: skip
 
+HEALTHY = {
+    "ray": f"{RAY}- (ip=192.0.2.7, pid=41) world_rank=0, local_rank=0, node_rank=0\n{RAY}[State "
+    "Transition] RUNNING -> FINISHED.",
+    "events": "3m  Normal   Killing    pod/web-0  Stopping container web\n3m  Normal   NodeReady  "
+    "node/n7    Node n7 status is now: NodeReady\n3m  Warning  Unhealthy  pod/web-1  Readiness "
+    'probe failed: Get "http://192.0.2.1/": context deadline exceeded',
+    "nodes": "n1     Ready    <none>   4d    v1.36.1\nn7     Ready,SchedulingDisabled   4d",
+    "records": '{"level":"error","msg":"request failed","status":500,"error":"connection refused '
+    'by upstream"}\n{"action": "stop", "user": "me", "time": "2026-11-16T10:00:00Z"}',
+    "shells": "zsh: command not found: nvidia-smi\n[1]  + 1234 done       sleep 1\nfish: Unknown "
+    "command: foo",
+    "other programs": "Nov 16 10:00:00 n1 systemd[1]: nginx.service: Main process exited, "
+    "code=killed, status=9/KILL\nNov 16 10:00:00 n1 systemd-coredump[22]: Process 1011 "
+    "(gnome-shell) of user 1000 dumped core.",
+    "torchft": "2026-11-16T10:00:00.1+00:00 INFO [torchft::lighthouse] Quorum status: New quorum "
+    "not ready, only have 1 participants, need min_replicas 2\n2026-11-16T10:00:05.1+00:00 INFO "
+    "[torchft::lighthouse] Quorum status: Valid quorum found [2/2 participants healthy]",
+    "nvrx": "2026-11-16 11:00:00,123 [INFO] [n1] [workload:0(0) infra:0(0)] launcher.py:672 "
+    "[default] worker group successfully finished.",
+}
+
+
+@pytest.mark.parametrize("log", HEALTHY.values(), ids=HEALTHY)
+def test_what_is_no_failure_of_a_job_gives_nothing(log: str) -> None:
+    report = diagnose(gather_bytes({"job.log": log.encode()}), _faults())  # type: ignore[arg-type]
+    assert (report.diagnoses, report.failed) == ((), False)
+
 
 @functools.cache
 def _faults() -> tuple[object, ...]:

@@ -22,6 +22,7 @@ Sources        https://docs.pytorch.org/docs/stable/distributed.html#debugging-t
                pytorch/gloo gloo/transport/tcp/pair.cc: the size check
                https://github.com/NVIDIA/nccl/issues/626
                NVIDIA/nccl src/ras/client_support.cc: launches by operation
+               torch 2.15.0: torch/distributed/flight_recorder/components/types.py (torchfrtrace)
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ Sources        torch 2.13.0: torch/autograd/__init__.py (_make_grads), torch/nn/
                facebookresearch/fairseq: fairseq/optim/dynamic_loss_scaler.py
                https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html (NaN
                where all targets are ignored)
+               mosaicml/composer: composer/callbacks/nan_monitor.py
+               torch 2.15.0: torch/csrc/distributed/c10d/NanCheck.cu, NanCheck.cpp
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers 
                https://pytorch.org/blog/flight-recorder-a-new-lens-for-understanding-nccl-watchdog-timeouts/
                https://github.com/pytorch/pytorch/pull/118582
                NVIDIA/nccl src/ras/client_support.cc, docs/userguide/source/troubleshooting/ras.rst
+               NVIDIA/nvidia-resiliency-ext: fault_tolerance/rank_monitor_server.py (heartbeats)
+               ray-project/ray: python/ray/train/v2/_internal/exceptions.py (missing ranks)
 """
 
 from __future__ import annotations

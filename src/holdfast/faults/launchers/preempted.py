@@ -19,6 +19,10 @@ Known limits   Only Slurm publishes the end time of a job; a preemption and a ca
 Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
                https://slurm.schedmd.com/sbatch.html (SLURM_JOB_END_TIME, --signal, --requeue)
                https://slurm.schedmd.com/slurm.conf.html (KillWait)
+               aws/aws-node-termination-handler: pkg/monitor/spotitn (notice of a spot instance)
+               https://cloud.google.com/compute/docs/instances/preemptible
+               https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Preempt)
+               ray-project/ray: python/ray/train/v2/api/exceptions.py (PreemptionError)
 """
 
 from __future__ import annotations

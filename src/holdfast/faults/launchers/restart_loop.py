@@ -16,6 +16,7 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/run.html (max-restar
                https://github.com/pytorch/pytorch/issues/60910
                https://github.com/pytorch/pytorch/issues/108158
                nvidia-resiliency-ext fault_tolerance: no-progress stop
+               kubernetes-sigs/jobset: pkg/constants/constants.go (ReachedMaxRestartsMessage)
 """
 
 from __future__ import annotations

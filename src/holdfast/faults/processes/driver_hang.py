@@ -17,6 +17,7 @@ Sources        https://docs.kernel.org/admin-guide/lockup-watchdogs.html
                https://docs.kernel.org/admin-guide/sysctl/kernel.html: hung_task_timeout_secs
                https://man7.org/linux/man-pages/man5/proc_pid_wchan.5.html
                leptonai/gpud components/cpu/kmsg_matcher.go: the kernel's words for it
+               SchedMD/slurm: src/slurmd/slurmstepd/step_terminate_monitor.c
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ Sources        https://man7.org/linux/man-pages/man7/signal.7.html
                https://docs.python.org/3/library/faulthandler.html
                https://github.com/pytorch/pytorch/issues/5040
                pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: watchdog, abort
+               systemd: src/coredump/coredump.c (Process … dumped core)
 """
 
 from __future__ import annotations

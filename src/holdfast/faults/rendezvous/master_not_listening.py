@@ -23,6 +23,7 @@ Known limits   A log of the waiting ranks shows how their connections failed, no
 Sources        torch/csrc/distributed/c10d/TCPStore.cpp and socket.cpp: what is retried
                torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py: 600 s
                torvalds/linux net/ipv4/icmp.c: what a rejected connection reports
+               meta-pytorch/torchft: src/manager.rs (lighthouse)
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ Known limits   The store counts ranks and does not identify them: without the lo
 Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitForWorkers
                https://docs.pytorch.org/docs/stable/distributed.html#initialization
                https://docs.pytorch.org/docs/stable/elastic/rendezvous.html
+               meta-pytorch/torchft: src/lighthouse.rs (quorum)
+               ray-project/ray: python/ray/train/v2/_internal/exceptions.py (worker group startup)
 """
 
 from __future__ import annotations
@@ -212,7 +214,7 @@ QUORUM = FAULT.log_pattern(
     anchors=("New quorum not ready, only have ", "worker group startup timed out after"),
     example="Quorum status: New quorum not ready, only have 1 participants, need min_replicas 2 "
     "[1/1 participants healthy][1 heartbeating][shrink_only=false]",
-    role=Role.CONFIRMATION,
+    role=Role.CONTEXT,  # at the start a lighthouse waits for everyone, which is no trouble
 )
 FORMED = FAULT.log_pattern(
     "quorum-formed",
@@ -228,7 +230,7 @@ def quorum_or_worker_group_incomplete(wreckage: Wreckage) -> Diagnosis | None:
     seen = wreckage.seen(QUORUM)
     formed = wreckage.seen(FORMED)
     if not seen or (formed and formed[-1].order > seen[-1].order):
-        return None  # the last word counts: at the start a quorum waits for everyone
+        return None  # the last word counts
     last = seen[-1].fields
     what = (
         f"not all of the {last['workers']} workers started within {last['seconds']} s"
