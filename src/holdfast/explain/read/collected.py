@@ -117,9 +117,13 @@ class Collected:
             pile = self._piles[key] = _Pile()
         self._kept += pile.add(one)
 
+    @property
+    def has_enough_raised(self) -> bool:
+        return len(self.raised) >= RAISED
+
     def catch(self, one: LoggedException) -> int | None:
         """Its index; None when there are too many already."""
-        if len(self.raised) >= RAISED:
+        if self.has_enough_raised:
             return None
         self.raised.append(one)
         return len(self.raised) - 1

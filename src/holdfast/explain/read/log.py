@@ -109,7 +109,8 @@ class LogReader:
             survival.pass_by(hit)
             if all_patterns.IGNORED.regex.search(head.text):
                 survival.announce(writer, hit.number)
-            if hit.place() <= ended.get(writer, (0, 0)):
+            # Reading an exception looks at sixty lines: not for those that are not kept.
+            if hit.place() <= ended.get(writer, (0, 0)) or self._collected.has_enough_raised:
                 continue
             told = _exception(head, hit, grammar)
             if told is not None:

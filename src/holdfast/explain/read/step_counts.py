@@ -6,6 +6,8 @@ by the same writer, was caught: a missing optional library, a download that was 
 
 from __future__ import annotations
 
+import bisect
+import functools
 import re
 from collections import defaultdict
 
@@ -13,6 +15,8 @@ from holdfast.analysis.logs.wreckage import LogLine
 
 MOST = 20_000
 """counts of one source that are kept: far more than samples around errors hold"""
+WRITERS = 200
+"""whose counts are compared with an exception that does not name its writer"""
 ADVANCES = 3
 """different counts, each above the one before, that show that a program went on; the line that a
 dying program had buffered, and a neighbour that finishes its step, are fewer"""
@@ -49,14 +53,42 @@ class StepCounts:
         """How far its writer counted on after the line of this number, and in which line it last
         did; where the line does not name its writer, how far any writer did."""
         writer = _writer(line)
-        return max(
-            (
-                (_advances([count[n] for n in sorted(count) if n > number]), max(count))
-                for (other, _), count in self._counts.items()
-                if not any(writer) or other == writer
-            ),
-            default=(0, 0),
-        )
+        series = self._series.get(writer, []) if any(writer) else self._longest
+        return max((one.after(number) for one in series), default=(0, 0))
+
+    @functools.cached_property
+    def _series(self) -> dict[_Writer, list[_Series]]:
+        """Made once everything was noted: a log may hold thousands of exceptions."""
+        found: dict[_Writer, list[_Series]] = {}
+        for (writer, _), count in self._counts.items():
+            found.setdefault(writer, []).append(_Series(count))
+        return found
+
+    @functools.cached_property
+    def _longest(self) -> list[_Series]:
+        every = [one for series in self._series.values() for one in series]
+        return sorted(every, key=lambda one: len(one.lines), reverse=True)[:WRITERS]
+
+
+class _Series:
+    """What one writer counted under one name: for each line, how far it came from there."""
+
+    def __init__(self, count: dict[int, float]) -> None:
+        self.lines = sorted(count)
+        self._advances = [0] * len(self.lines)
+        above: list[int] = []
+        """places after this one whose values rise, the nearest on top"""
+        for place in range(len(self.lines) - 1, -1, -1):
+            value = count[self.lines[place]]
+            while above and count[self.lines[above[-1]]] <= value:
+                above.pop()
+            self._advances[place] = 1 + (self._advances[above[-1]] if above else 0)
+            above.append(place)
+
+    def after(self, number: int) -> tuple[int, int]:
+        """Different values, each above all before it, below this line; and the last line."""
+        place = bisect.bisect_right(self.lines, number)
+        return (self._advances[place], self.lines[-1]) if place < len(self.lines) else (0, 0)
 
 
 def _counts(text: str) -> list[tuple[str, float]]:
@@ -70,12 +102,3 @@ def _writer(line: LogLine) -> _Writer:
         return (f"rank {line.rank}",)
     local = "" if line.local_rank is None else f"local {line.local_rank}"
     return (local, line.host, "" if line.pid is None else f"pid {line.pid}")
-
-
-def _advances(values: list[float]) -> int:
-    """How many different values, each above all before it."""
-    highest, count = float("-inf"), 0
-    for value in values:
-        if value > highest:
-            highest, count = value, count + 1
-    return count
