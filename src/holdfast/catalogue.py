@@ -19,6 +19,7 @@ from holdfast.analysis.logs.patterns import all_patterns
 from holdfast.analysis.machine import MachineFacts
 from holdfast.analysis.machine.smoke_failures import ErrorMeaning, SmokeFailure
 from holdfast.analysis.nodes import NodesFacts
+from holdfast.analysis.rules.rule import RuleSet
 from holdfast.analysis.source.source import Source
 from holdfast.errors import ConfigError
 from holdfast.fault import Fault, RunTraits
@@ -163,6 +164,16 @@ def traits(slug: str) -> RunTraits:
     """How `run` treats that fault; one without a run face, or unknown here, is treated plainly."""
     fault = _slugs().get(slug)
     return (fault and fault.traits) or PLAIN
+
+
+def refuse_names_of_faults(rules: RuleSet) -> None:
+    """A rule of the user's own is an answer under its own name, which must not mean two things."""
+    for rule in rules.rules:
+        if fault := _slugs().get(rule.name):
+            raise ConfigError(
+                f"{rules.file}: rule {rule.name!r}: this is the name of a fault ({fault.code})",
+                hint="give the rule another name",
+            )
 
 
 def choose(only: Collection[str], skip: Collection[str]) -> list[Fault]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import catalogue
 from holdfast.errors import ConfigError
 from holdfast.system import rule_files
 
@@ -55,3 +56,11 @@ def test_a_file_that_was_named_must_have_rules(
     with pytest.raises(ConfigError) as refused:
         rule_files.load(str(path), str(tmp_path))
     assert sentence in refused.value.sentence
+
+
+def test_a_rule_is_not_called_as_a_fault_is(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(f"[rules.disk-full]\n{RULE}")
+    found = rule_files.load(str(path), str(tmp_path)).rules
+    with pytest.raises(ConfigError, match="is the name of a fault"):
+        catalogue.refuse_names_of_faults(found)

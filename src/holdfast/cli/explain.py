@@ -113,6 +113,7 @@ def _is_piped_to() -> bool:
 
 
 def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
+    from holdfast import catalogue
     from holdfast.cli.reading import Progress
     from holdfast.explain.gather import RuleChoice, gather
     from holdfast.system import rule_files
@@ -120,6 +121,7 @@ def _explain(paths: list[str], arguments: argparse.Namespace) -> int:
     chosen = [folder for path in paths for folder in _folders(path) or [path]]
     stdin = sys.stdin.buffer if sys.stdin else None
     loaded = rule_files.load(arguments.rules, os.getcwd())
+    catalogue.refuse_names_of_faults(loaded.rules)
     if loaded.remark:
         streams.remark(loaded.remark)
     rules = RuleChoice(loaded.rules, typed=arguments.rules is not None)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast import catalogue
 from holdfast.analysis.machine.rendezvous import split_endpoint
 from holdfast.analysis.rules.rule import NO_RULES, RuleSet
 from holdfast.errors import ConfigError, EnvironmentFailure
@@ -181,6 +182,7 @@ def parse(argv: Sequence[str]) -> RunFlags:
     else:
         port, remarks = 0, meeting.remarks
     rules = rule_files.load(typed.rules, os.getcwd())
+    catalogue.refuse_names_of_faults(rules.rules)
     if rules.rules and typed.logs_specs:
         unseen = (*unseen, "your rules have no effect with --logs-specs: they need the output")
     return RunFlags(
