@@ -48,6 +48,34 @@ GPUS = [
          "launch", "cuda-assert"),
 ]  # fmt: skip
 
+_WARN = "n1:101:202 [0] any.cc:100 NCCL WARN "
+
+NCCL = [
+    Said("application-too-new", f"{_WARN}NCCL library is too old. This application was compiled "
+         "with NCCL version 2.32.3, but is running with NCCL library version 2.28.9.",
+         "version-skew", None, "built for NCCL 2.32.3 loaded NCCL 2.28.9"),
+    Said("ras-other-version", f"{_WARN}NCCL version mismatch with remote peer 192.0.2.7<4000> "
+         "(local: 2.32.3, remote 2.28.9)", "version-skew"),
+    Said("comm-id", f"{_WARN}Invalid NCCL_COMM_ID, please use format: <ipv4>:<port> or "
+         "[<ipv6>]:<port> or <hostname>:<port>", "rendezvous-config"),
+    Said("host-memory", f"{_WARN}Failed to malloc 8388608 bytes", "host-oom"),
+    Said("pinned-memory", f"{_WARN}Failed to CUDA host alloc 8388608 bytes", "host-oom"),
+    Said("old-driver", f"{_WARN}CUDA Driver version found is 11040. Minimum requirement is 11080",
+         "driver-mismatch"),
+    Said("no-nvml", f"{_WARN}Failed to open libnvidia-ml.so.1: libnvidia-ml.so.1: cannot open "
+         "shared object file: No such file or directory", "driver-mismatch"),
+    Said("cards-failed", f"{_WARN}NET/IB: Fatal error. Detected 2 failed devices out of 2 devices "
+         "on the send communicator (comm=0x7f). No support for more than a single failed device.",
+         "ib-misconfig", None, "2 of 2 RDMA cards"),
+    Said("card-refused", f"{_WARN}ibv_post_send() failed with error Cannot allocate memory, Bad WR "
+         "0x7f, First WR 0x7f", "ib-misconfig", None, "Cannot allocate memory"),
+    Said("cards-differ", f"{_WARN}Detected mixed local Net device counts across ranks (min 1, max "
+         "2). Set NCCL_IGNORE_NET_MISMATCH=1 to continue.", "ib-misconfig", None, "found 2"),
+    Said("nvls-same-gpu", f'{_WARN}NCCL_NVLS_ENABLE has been set to "1" and communicator has '
+         "multiple ranks using the same NVML device.", "duplicate-gpu"),
+    Said("device", f"{_WARN}Invalid device 4 (totalnDev=4)", "device-ordinal"),
+]  # fmt: skip
+
 LAUNCHERS = [
     Said("mpirun-blotted", "mpirun noticed that process rank 6 with PID **** on node <host> exited "
          "on signal 9 (Killed).", "rank-killed", 6),
@@ -78,7 +106,7 @@ LAUNCHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("said", [*SCRIPTS, *GPUS, *LAUNCHERS], ids=lambda said: said.name)
+@pytest.mark.parametrize("said", [*SCRIPTS, *GPUS, *NCCL, *LAUNCHERS], ids=lambda said: said.name)
 def test_what_a_message_means(said: Said) -> None:
     answers = explained(said.log)
     assert (answers[0].slug if answers else "") == said.slug

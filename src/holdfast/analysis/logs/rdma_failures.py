@@ -59,8 +59,26 @@ def card_was_unusable(seen: Sighting) -> tuple[str, float, str]:
             0.5,
             "run `sudo modprobe nvidia_peermem`, or set NCCL_NET_GDR_LEVEL=0 (LOC) to do without",
         )
+    if seen.pattern in (rdma_errors.FAILED.name, rdma_errors.UNEQUAL.name):
+        return _failed(seen.fields)
     return (
         f"{device} is listed but cannot be used: no access to /dev/infiniband, or a broken driver",
         0.75,
         "start the container with `--device /dev/infiniband`, and check the driver",
     )
+
+
+def _failed(fields: dict[str, str]) -> tuple[str, float, str]:
+    if "fewest" in fields:
+        reason = (
+            f"some ranks found {fields['most']} network cards and others {fields['fewest']}: a "
+            "card is down, hidden from a container, or deselected on some node"
+        )
+        return reason, 0.85, "compare `ibstat -l` and NCCL_IB_HCA on all nodes"
+    if "bad" in fields:
+        reason = f"{fields['bad']} of {fields['all']} RDMA cards failed under one connection"
+    elif call := fields.get("call") or fields.get("poll"):
+        reason = f"the RDMA card's driver refused work ({call}: {fields.get('why', 'an error')})"
+    else:
+        reason = f"a transfer by RDMA failed for good ({fields['status']})"
+    return reason, 0.65, "check cable, switch port and driver of the cards"

@@ -66,15 +66,11 @@ SHELL = FAULT.log_pattern(
 WINDOWS = FAULT.log_pattern(
     "line-ends",
     # Slurm's own check, and what the kernel and env make of `#!/bin/bash\r`.
-    r"Batch script contains DOS line breaks"
-    r"|env: .{0,20}(?:bash|sh|python[\d.]{0,4})\\r.{0,3}: No such"
-    r"|/(?:bash|sh|python[\d.]{0,4})(?:\^M|\\r): bad interpreter",
+    r"Batch script contains DOS line breaks|env: .{0,20}(?:bash|python3?)\\r.{0,3}: No such"
+    r"|/(?:bash|sh|python3?)(?:\^M|\\r): bad interpreter",
     anchors=(
-        "contains DOS line breaks",
-        "\\r'",
-        "\\r\u2019",
-        "^M: bad interpreter",
-        "\\r: bad interp",
+        *("contains DOS line breaks", "bash\\r", "python\\r", "python3\\r"),
+        *("^M: bad interpreter", "\\r: bad interpreter"),
     ),
     example="sbatch: error: Batch script contains DOS line breaks (\\r\\n)",
 )

@@ -64,6 +64,7 @@ ORDINAL = FAULT.log_pattern(
     "ordinal",
     r"invalid device ordinal|cudaErrorInvalidDevice\b|CUDA_ERROR_INVALID_DEVICE\b"
     r"|device >= 0 && device < num_gpus(?:.*device=(?P<device>-?\d+), num_gpus=(?P<gpus>\d+))?"
+    r"|NCCL WARN Invalid device \d+ \(totalnDev=(?P<total>\d+)\)"
     r"|AssertionError: Invalid device id|[Ii]nvalid CUDA '.{1,60}' requested"
     r"|Invalid number of GPUs: (?P<asked>\d+) requested but only (?P<found>\d+) were found",
     anchors=(
@@ -72,6 +73,7 @@ ORDINAL = FAULT.log_pattern(
         "CUDA_ERROR_INVALID_DEVICE",
         "device < num_gpus",
         "Invalid device id",
+        "(totalnDev=",
         "nvalid CUDA '",
         "Invalid number of GPUs: ",
     ),

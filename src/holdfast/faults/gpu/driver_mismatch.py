@@ -241,6 +241,7 @@ TOO_OLD = FAULT.log_pattern(
     r"CUDA driver version is insufficient for CUDA runtime|cudaErrorInsufficientDriver"
     r"|NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?"
     r"|unsatisfied condition: cuda ?>= ?(?P<wanted>[\d.]+)"
+    r"|CUDA Driver version found is \d{4,6}\. Minimum requirement is \d"
     r"|PTX was compiled with an unsupported toolchain|UNSUPPORTED_PTX_VERSION"
     r"|cudaErrorUnsupportedPtxVersion",
     anchors=(
@@ -248,6 +249,7 @@ TOO_OLD = FAULT.log_pattern(
         "InsufficientDriver",
         "driver on your system is too old",
         "unsatisfied condition: cuda",
+        "CUDA Driver version found is ",
         "an unsupported toolchain",
         "UNSUPPORTED_PTX_VERSION",
         "UnsupportedPtxVersion",
@@ -311,7 +313,8 @@ NO_DRIVER = FAULT.log_pattern(
     r"|couldn't communicate with the NVIDIA driver|CUDA driver is a stub library"
     r"|Failed to find CUDA library|nvml error: driver not loaded"
     r"|NVMLError_DriverNotLoaded|NVML: Driver Not Loaded"
-    r"|nvidia-container-cli: .{0,200}libnvidia-ml\.so\.1: cannot open",
+    r"|(?:nvidia-container-cli: .{0,200}|Failed to open )"
+    r"libnvidia-ml\.so\.1: (?:libnvidia-ml\.so\.1: )?cannot open",
     anchors=(
         "Found no NVIDIA driver",
         "libcuda.so.1: cannot open",

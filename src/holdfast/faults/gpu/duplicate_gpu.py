@@ -236,8 +236,14 @@ def _shared_device(refusals: list[Ending], ranks: set[int]) -> str:
 REFUSED = FAULT.log_pattern(
     "refused",
     r"(?:Duplicate GPU detected ?: ?)?rank (?P<one>\d+) and rank (?P<other>\d+) both on CUDA "
-    r"device (?P<device>\w+)|Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU",
-    anchors=("Duplicate GPU detected", "both on CUDA device", "using the same GPU"),
+    r"device (?P<device>\w+)|Duplicate GPU detected|Multiple [Rr]anks .*using the same GPU"
+    r"|multiple ranks using the same NVML device",
+    anchors=(
+        "Duplicate GPU detected",
+        "both on CUDA device",
+        "using the same GPU",
+        "the same NVML device",
+    ),
     example="vm:1010:1010 [0] init.cc:785 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 "
     "both on CUDA device 1b000",
 )

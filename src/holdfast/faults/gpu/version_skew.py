@@ -147,6 +147,17 @@ MISMATCH = FAULT.log_pattern(
     example="vm:1009:1009 [0] init.cc:1034 NCCL WARN Mismatched NCCL version detected : rank 4 "
     "version 22304 rank 0 version 22109",
 )
+BUILT_FOR = FAULT.log_pattern(
+    "built-for",
+    # Programs with kernels that use NCCL's device API, and what RAS finds of other processes.
+    r"compiled with NCCL version (?P<built>[\d.]{1,20}), but is running with NCCL library version "
+    r"(?P<ran>[\d.]{1,20}\d)|NCCL version mismatch with remote peer .{1,80}\(local: "
+    r"(?P<local>[\d.]{1,20}), remote (?P<remote>[\d.]{1,20})\)",
+    anchors=("compiled with NCCL version ", "NCCL version mismatch with remote peer"),
+    example="vm:1009:1009 [0] dev_runtime.cc:90 NCCL WARN NCCL library is too old. This "
+    "application was compiled with NCCL version 2.32.3, but is running with NCCL library version "
+    "2.28.9.",
+)
 SYMBOL = FAULT.log_pattern(
     "symbol",
     r"(?<![\w./+\-])(?P<library>[\w./+\-]{1,300}\.so[\w.]*): undefined symbol: "
@@ -187,6 +198,7 @@ ONE_IMAGE = "use one image, or one locked list of packages, on all nodes"
 def library_versions_differ(wreckage: Wreckage) -> Diagnosis | None:
     for pattern, diagnose in (
         (MISMATCH, _differ_between_ranks),
+        (BUILT_FOR, _other_nccl_found),
         (SYMBOL, _missing_symbol),
         (BUNDLED, _other_cudnn_found),
         (MISSING, _missing_library),
@@ -264,6 +276,22 @@ def _differ_between_ranks(seen: Sequence[Sighting]) -> Diagnosis:
         ),
         fix=f"{ONE_IMAGE}; `pip show nvidia-nccl-cu12` on each shows which differs",
         next="python -c 'import torch; print(torch.__version__, torch.cuda.nccl.version())'",
+    )
+
+
+def _other_nccl_found(seen: Sequence[Sighting]) -> Diagnosis:
+    built, ran, here, there = (
+        sightings.field(seen, name) for name in ("built", "ran", "local", "remote")
+    )
+    return FAULT.diagnosis(
+        f"a program that was built for NCCL {built} loaded NCCL {ran}"
+        if built
+        else f"processes of this job run different versions of NCCL: {here} and {there}",
+        confidence=0.95 if built else 0.85,
+        seen=seen,
+        culprit=Culprit(what=f"NCCL {ran or there}"),
+        fix=ONE_IMAGE,
+        next="pip show nvidia-nccl-cu12 nvidia-nccl-cu13 | grep -E 'Name|Version'",
     )
 
 

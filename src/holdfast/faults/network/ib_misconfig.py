@@ -457,6 +457,8 @@ def card_was_unusable(wreckage: Wreckage) -> Diagnosis | None:
         rdma_errors.NO_GID,
         rdma_errors.MIXED,
         rdma_errors.REG_MR,
+        rdma_errors.FAILED,
+        rdma_errors.UNEQUAL,
     )
     if not seen:
         return None

@@ -60,12 +60,12 @@ REJECTED = FAULT.log_pattern(
     r"rendezvous endpoint '[^']*' must be|The rendezvous configuration (?:string|option)\b.*?must "
     r"(?:be|have)|The rendezvous backend '[^']*' is not registered|nnodes=\S+ is not in "
     r"|No rendezvous handler for \w*://|using tcp:// rendezvous: .* missing"
-    r"|The (?:minimum|maximum) number of nodes)",
+    r"|The (?:minimum|maximum) number of nodes|Invalid NCCL_COMM_ID, please use format)",
     anchors=(
         *("is absent in RendezvousParameters", "ort is absent in", "ort is missing in"),
         *("Endpoint is missing in", "of the rendezvous endpoint", "The rendezvous configuration"),
         *("The rendezvous backend '", 'is not in "MIN:MAX"', "No rendezvous handler for"),
-        *("using tcp:// rendezvous", "imum number of nodes"),
+        *("using tcp:// rendezvous", "imum number of nodes", "Invalid NCCL_COMM_ID"),
     ),
     example="ValueError: The hostname of the rendezvous endpoint 'node a:29400' must be a "
     "dot-separated list of labels, an IPv4 address, or an IPv6 address.",

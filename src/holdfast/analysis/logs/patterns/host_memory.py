@@ -13,7 +13,8 @@ REFUSED = _pattern(
     pattern=r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)|\[Errno 12\] "
     r"|\bMemoryError\b|std::bad_alloc|numpy.*ArrayMemoryError"
     r"|Unable to allocate [\d.]+ [KMGTP]iB for an array"
-    r"|(?:fork|unable to mmap .*): Cannot allocate memory",
+    r"|(?:fork|unable to mmap .*): Cannot allocate memory"
+    r"|NCCL WARN Failed to (?:malloc|CUDA host alloc) \d{1,20} bytes",
     anchors=(
         "DefaultCPUAllocator",
         "[Errno 12] ",
@@ -21,6 +22,8 @@ REFUSED = _pattern(
         "std::bad_alloc",
         "Unable to allocate ",
         "annot allocate memory",
+        "Failed to malloc ",
+        "Failed to CUDA host alloc ",
     ),
     example="RuntimeError: [enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't "
     "allocate memory: you tried to allocate 68719476736 bytes. Error code 12 (Cannot allocate "

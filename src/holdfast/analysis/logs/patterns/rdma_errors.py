@@ -82,6 +82,29 @@ REG_MR = _pattern(
     anchors=("mr failed with error", "mr_iova2 failed with error"),
     example="node-a:411:498 [0] NCCL WARN Call to ibv_reg_mr failed with error Bad address",
 )
+FAILED = _pattern(
+    name="ib-misconfig: failed",
+    # With its resiliency on, NCCL survives the failure of one of several cards, not of more.
+    pattern=r"NET/IB: Fatal error\. Detected (?P<bad>\d+) failed devices out of (?P<all>\d+)"
+    r"|NET/IB: The error is fatal \((?P<status>[\w ]{1,60})\)"
+    r"|(?P<call>mlx5dv_create_qp|ibv_post_(?:send|recv)\(\)) failed (?:to create QP: |with error )"
+    r"(?P<why>[A-Z][\w ]{3,40})|Call to (?P<poll>ibv_poll_cq)\(\) returned -?\d+",
+    anchors=(
+        *("NET/IB: Fatal error. Detected", "NET/IB: The error is fatal", "mlx5dv_create_qp failed"),
+        *("ibv_post_send() failed", "ibv_post_recv() failed", "ibv_poll_cq() returned"),
+    ),
+    example="node-a:411:498 [0] NCCL WARN NET/IB: Fatal error. Detected 2 failed devices out of 2 "
+    "devices on the send communicator (comm=0x7f1c). No support for more than a single failed "
+    "device.",
+)
+UNEQUAL = _pattern(
+    name="ib-misconfig: unequal",
+    pattern=r"Detected mixed local (?P<kind>Net|CollNet) device counts across ranks "
+    r"\(min (?P<fewest>\d+), max (?P<most>\d+)\)",
+    anchors=("Detected mixed local ",),
+    example="node-a:411:498 [0] NCCL WARN Detected mixed local Net device counts across ranks "
+    "(min 1, max 2). Set NCCL_IGNORE_NET_MISMATCH=1 to continue.",
+)
 OFI_ERROR = _pattern(
     name="ib-misconfig: ofi",
     pattern=r"NET/OFI .*(?:[Rr]equest.* completed with error|Couldn't open|Failed to initialize)",
@@ -107,4 +130,7 @@ OFI_ABSENT = _pattern(
     role=Role.CONTEXT,
 )
 
-ALL = (MODIFY_QP, COMPLETION, BAD_EVENT, NOT_OPENED, NO_GID, MIXED, REG_MR, OFI_ERROR, OFI_ABSENT)
+ALL = (
+    *(MODIFY_QP, COMPLETION, BAD_EVENT, NOT_OPENED, NO_GID, MIXED, REG_MR, FAILED, UNEQUAL),
+    *(OFI_ERROR, OFI_ABSENT),
+)
