@@ -103,6 +103,26 @@ def test_numbers_and_reasons_beside_the_message_are_part_of_it() -> None:
     assert head(records.texts(line)[0]).text == "pod failed: exit 137"
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"event": "crash", "level": "error", "exception": TRACE},
+        {"message": "crash", "levelname": "ERROR", "exc_info": TRACE},
+        {"message": "crash", "log": {"level": "error"}, "error": {"stack_trace": TRACE}},
+        {"event": "crash", "level": "error", "exception": [
+            {"exc_type": "ValueError", "exc_value": "boom",
+             "frames": [{"filename": "t.py", "lineno": 3, "name": "f"}]}]},
+        {"text": f"2026-11-15 01:02:03.4 | ERROR | t:f:3 - crash\n{TRACE}\n", "record": {
+            "message": "crash", "level": {"name": "ERROR"},
+            "exception": {"type": "ValueError", "value": "boom", "traceback": True}}},
+    ],
+    ids=["structlog", "python-json-logger", "elastic", "structlog-dicts", "loguru"],
+)  # fmt: skip
+def test_an_exception_beside_the_message(record: dict[str, object]) -> None:
+    texts = [head(line).text for line in records.texts(json.dumps(record))]
+    assert texts == ["crash", *TRACE.splitlines()]
+
+
 def test_one_field_to_a_line() -> None:
     assert records.texts('    "textPayload": "a \\"b\\"\\nc",') == ['a "b"', "c"]
 

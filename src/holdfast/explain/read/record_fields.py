@@ -172,6 +172,9 @@ def _numbers(record: _Record) -> str:
 
 def _exception(record: _Record, text: str) -> Iterator[str]:
     value = _first(record, _EXCEPTION)
+    shown = record.get("text")
+    if "record" in record and isinstance(shown, str) and "Traceback" in shown:
+        value = shown[shown.index("Traceback") :]  # loguru: the message as a terminal shows it
     if isinstance(value, str) and value.strip() and value.strip() not in text:
         yield from value.rstrip().splitlines()
     elif isinstance(value, list):  # structlog's dict_tracebacks
