@@ -190,6 +190,17 @@ ABSENT = "[I socket.cpp:522] No socket on (192.0.2.7, 29500) is listening yet, w
 
 test_explain = explain_table(
     "master-not-listening",
+    recognises(  # torch prints some of the addresses that it tried wrongly
+        wreckage(
+            "[W1116 13:27:09.6 socket.cpp:764] [c10d] The client socket has failed to connect to "
+            "240.85.0.0:42571 (errno: 111 - Connection refused).",
+            "[E1116 13:27:09.6 socket.cpp:818] [c10d] The client socket has failed to connect to "
+            "any network address of (192.0.2.7, 29500).",
+        ),
+        sure=0.6,
+        what="192.0.2.7 port 29500",
+        saying=["no process served the store at 192.0.2.7 port 29500"],
+    ),
     recognises(
         wreckage(f"[rank1]: {ABSENT}", f"[rank1]: {TIMED_OUT}"),
         sure=0.6,

@@ -259,7 +259,8 @@ def store_did_not_answer(wreckage: Wreckage) -> Diagnosis | None:
     if not any(call.kind or call.address for call in calls) or name_resolution.unresolved(wreckage):
         return None
     kind = connections.commonest(call.kind for call in calls)
-    where = next((call.where for call in calls if call.address), calls[0].where)
+    named = sorted((c for c in calls if c.address), key=lambda c: not connections.as_asked(c))
+    where = (named or calls)[0].where
     own_trouble = wreckage.roots()
     confidence = CONFIDENCE.get(kind, 0.4)
     if wreckage.seen(peers.RENDEZVOUS_LOST):
@@ -271,7 +272,7 @@ def store_did_not_answer(wreckage: Wreckage) -> Diagnosis | None:
         f"{other_errors}",
         confidence=min(confidence, 0.3) if own_trouble else confidence,
         seen=[call.seen for call in calls],
-        culprit=Culprit(what=where if calls[0].address else "the store of rank 0"),
+        culprit=Culprit(what=where if named else "the store of rank 0"),
         victims=[call.seen.rank for call in calls if call.seen.rank is not None],
         fix="start rank 0's node first, with the same address and port on every node; if a "
         "launcher is used, leave both to it",

@@ -209,6 +209,13 @@ def attempts(wreckage: Wreckage, *layers: str) -> tuple[Attempt, ...]:
     return tuple(one for one in found if not layers or one.layer in layers)
 
 
+def as_asked(attempt: Attempt) -> bool:
+    """Named as the user named it. torch also lists each address that it tried, and prints some of
+    those wrongly: 10.9.0.1 port 29500 as `240.85.0.0:42571` (2.13)."""
+    seen = attempt.seen
+    return seen.pattern != STORE_FAILED.name or "final" in seen.fields
+
+
 def _attempt(seen: Sighting) -> Attempt:
     fields = seen.fields
     address = next((fields[n] for n in ("address", "host", "waited") if n in fields), "")
