@@ -1,9 +1,9 @@
 """Text from outside as part of a command that we advise to paste: one quoted word, or left out.
 
-A path, a host or an interface comes from a log, a file name or another machine, and whoever writes
-those may want a command of his own to be pasted. Quoting alone does not do: a word that begins with
-a dash is an option, a control character changes what is shown, and a backtick ends the command in
-our own sentences.
+A path, a host or an interface comes from a log, a file name or another machine, and may have been
+written so that a command hidden in it is pasted. Quoting alone is not enough: a word that begins
+with a dash is an option, a control character changes what is shown, and a backtick ends the command
+in our own sentences.
 """
 
 from __future__ import annotations

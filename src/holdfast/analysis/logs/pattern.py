@@ -69,7 +69,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def bounded(pattern: str) -> str:
     """The same with an upper limit on every repetition.
 
-    A search begins anew at each character of a line. Without a limit a hostile line makes each of
+    A search starts again at each character of a line. Without a limit a hostile line makes each of
     them look at all the rest, and a megabyte of such lines takes minutes. `.*` that only takes
     what is left of a line stays as it is: it never fails.
     """

@@ -28,6 +28,8 @@ INNER_LINES = 200
 _KIND = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\([\w.]+\))?"
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]*)", line (?P<line>\d{1,9})(?:, in (?P<function>.+))?')
 _END = re.compile(rf"(?P<kind>{_KIND})(?:: ?(?P<text>.*))?$")
+_OTHER_LANGUAGE = re.compile(r"\s+at \S")
+"""the next line, where the stack of Java, JavaScript or C# follows"""
 _PRINTED = re.compile(
     r"(?:E +|\S+: )?"
     r"(?P<kind>(?:\w{1,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception|Interrupt)(?:\(\w+\))?)"
@@ -116,7 +118,7 @@ def printed(
     """From a line that names an exception, its traceback cut away or never shown. Python prints a
     script that it cannot compile without one: only the place, in the lines before."""
     found = _PRINTED.match(first.text.lstrip())
-    if found is None:
+    if found is None or any(map(_OTHER_LANGUAGE.match, following[:1])):
         return None
     message, last = _message(found["text"] or "", first, following, 0, grammar, 0)
     places = [_FRAME.fullmatch(head(raw, grammar).text.rstrip()) for raw in before]

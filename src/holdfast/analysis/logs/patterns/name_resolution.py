@@ -35,7 +35,8 @@ PYTHON_NAME = _pattern(
 SSH_NAME = _pattern(
     name="dns-failure: ssh-name",
     pattern=r"[Cc]ould not resolve hostname (?P<name>[\w.-]+)"
-    rf"|(?:^|[\s:])(?P<host>(?!found:|\w*[Ee]rror:|getaddrinfo)[\w.-]+): ?{_UNKNOWN}",
+    r"|(?:^|[\s:])(?P<host>(?!(?:found|resolved|failed):|\w*[Ee]rror:|getaddrinfo)[\w.-]+)"
+    rf": ?{_UNKNOWN}",
     anchors=("ould not resolve hostname", *_ANCHORS),
     example="ssh: Could not resolve hostname node-b: Name or service not known",
 )
