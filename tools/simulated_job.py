@@ -277,7 +277,7 @@ class Job:
 
     def _waited_for(self, me: Player) -> set[int]:
         found: set[int] = set()
-        for meeting in (m for issue in me.undone for m in issue.meetings):
+        for meeting in (m for issue in me.undone if issue.started for m in issue.meetings):
             late = {
                 rank
                 for rank in meeting.ranks
@@ -294,6 +294,8 @@ class Job:
 
 def random_mesh(random: Random, largest: int) -> Mesh:
     """8 to `largest` ranks, small ones more often."""
+    usual = [n for n in (16, 32, 64, 128) if n < largest]
+    largest = random.choice([*usual, *usual, *usual, largest])
     while True:
         tp, dp, pp = (2 ** random.randint(0, 4) for _ in range(3))
         if random.random() < 0.3:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -56,17 +56,21 @@ class Traps:
     stacks: bool
     """`run` could take stacks"""
 
+    def of_run(self) -> Traps:
+        """`run` sets TORCH_NCCL_ENABLE_TIMING."""
+        return replace(self, timed=True)
+
 
 def random_traps(random: Random, job: Job) -> Traps:
     ranks = range(job.mesh.size)
     lost = random.random() < 0.3
     share = random.choice((0.02, 0.1, 0.3))
     return Traps(
-        ring=random.choice((24, 200, 2000, 2000)),
+        ring=random.choice((100, 2000, 2000)),
         timed=job.backend == "nccl" and random.random() < 0.3,
         shared_names=job.backend == "nccl" and random.random() < 0.2,
         lost=frozenset(r for r in ranks if lost and random.random() < share),
-        late_notes=frozenset(r for r in ranks if random.random() < 0.2),
+        late_notes=frozenset(random.sample(ranks, random.choice((0, 0, 1)))),
         first_number=random.choice((0, 0, 17, 12_345)),
         skew=tuple(random.uniform(-2, 2) for _ in range(1 + job.mesh.size // 8)),
         stacks=random.random() < 0.7,
@@ -92,7 +96,7 @@ class Remains:
         kept = [i for i in me.issued if self.job.backend == "nccl" or not i.op.messages]
         over = [issue for issue in kept if issue.done]
         noted_late = over[-1] if over and me.rank in self.traps.late_notes else None
-        if noted_late is not None and noted_late.op.messages and noted_late is kept[-1]:
+        if noted_late is kept[-1]:
             noted_late = None  # after minutes its watchdog has looked
         counts: dict[str, int] = {}
         for issue in kept:

@@ -124,14 +124,17 @@ def _with_others(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis
         return ordered
     named = {*culprit.ranks, *([] if culprit.rank is None else [culprit.rank])}
     others = also_missing.of_wreckage(wreckage, named)
-    if not others:
-        return ordered
-    first = msgspec.structs.replace(
-        ordered[0],
-        reason=f"{ordered[0].reason}; {ranks(others)} did not come either",
-        also=others,
-        victims=tuple(rank for rank in ordered[0].victims if rank not in others),
-    )
+    first = ordered[0]
+    if others:
+        first = msgspec.structs.replace(
+            first,
+            reason=f"{first.reason}; {ranks(others)} did not come either",
+            also=others,
+            victims=tuple(rank for rank in first.victims if rank not in others),
+        )
+    if unread := also_missing.unread(wreckage, named):
+        doubt = f"whether {ranks(unread)} came: no flight-recorder dump was given"
+        first = msgspec.structs.replace(first, unknown=(*first.unknown, doubt))
     return [first, *ordered[1:]]
 
 

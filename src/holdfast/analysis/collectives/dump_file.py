@@ -95,17 +95,11 @@ def _recorder(documents: list[dict[str, Any]], keep: int) -> Recorder:
     ]
     if not all(_is_legible(c) for _, c in listed):
         raise ValueError("it has control characters in its names")
-    read = entries.recorder(
+    return entries.recorder(
         (c for e, c in listed if not e.is_message),
         members=_members(documents) or _of_the_only_group(documents[0], listed),
         messages=(c for e, c in listed if e.is_message),
     )
-    # What the ring has lost is over: collectives of one group end in order.
-    lowest: dict[str, int] = {}
-    for c in read.collectives:
-        lowest[c.group] = min(c.sequence, lowest.get(c.group, c.sequence))
-    finished = {g: max(n, lowest[g] - 1) for g, n in read.finished.items()}
-    return msgspec.structs.replace(read, finished=finished)
 
 
 def _members(documents: Iterable[dict[str, Any]]) -> dict[str, tuple[int, ...]]:

@@ -231,9 +231,13 @@ def recorder(
     listed = _whole(collectives)
     entered: dict[str, int] = {}
     finished: dict[str, int] = {}
+    lowest: dict[str, int] = {}
     for c in listed:
         entered[c.group] = max(c.sequence, entered.get(c.group, 0))
         finished[c.group] = max(c.sequence if c.finished else 0, finished.get(c.group, 0))
+        lowest[c.group] = min(c.sequence, lowest.get(c.group, c.sequence))
+    # What the ring has lost is over: collectives of one group end in order.
+    finished = {group: max(n, lowest[group] - 1) for group, n in finished.items()}
     return Recorder(
         collectives=listed,
         entered=entered,

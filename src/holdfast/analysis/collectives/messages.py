@@ -37,6 +37,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """wall seconds, 0 unknown; of messages posted as one, the first"""
     timeout: float
 
+    @property
+    def lane(self) -> tuple[str, int, str]:
+        return self.group, self.peer, self.way
+
 
 OpenMessages = Mapping[int, tuple[Message, ...]]
 """rank -> the first open one to and from each peer"""
@@ -74,20 +78,22 @@ def _open(
     rank: int, recorder: Recorder, told: Mapping[str, tuple[int, ...]]
 ) -> tuple[Message, ...]:
     """The first open one to and from each peer."""
-    over: dict[str, int] = {}
-    for c in recorder.messages:
+    known = [
+        (c, message)
+        for c in recorder.messages
+        if (message := _message(rank, c, told.get(c.group, ())))
+    ]
+    # To one peer, and from one, messages end in order; a send may be open long after others ended.
+    over: dict[tuple[str, int, str], int] = {}
+    for c, message in known:
         if c.finished:
-            over[c.group] = max(c.sequence, over.get(c.group, 0))
+            over[message.lane] = max(c.sequence, over.get(message.lane, 0))
     found: dict[tuple[str, int, str], Message] = {}
     since: dict[tuple[str, int], float] = {}
-    for c in recorder.messages:
-        message = _message(rank, c, told.get(c.group, ()))
-        if c.started is False or c.finished or not message:
-            continue
-        if c.sequence > over.get(c.group, -1):
+    for c, message in known:
+        if c.started is not False and not c.finished and c.sequence > over.get(message.lane, -1):
             batch = since.setdefault((c.group, c.sequence), c.created)
-            posted = msgspec.structs.replace(message, since=batch)
-            found.setdefault((c.group, message.peer, message.way), posted)
+            found.setdefault(message.lane, msgspec.structs.replace(message, since=batch))
     return tuple(found.values())
 
 

@@ -101,7 +101,7 @@ def _right(
     complete: bool,
 ) -> set[int]:
     """The majority, the groups beside it included; empty when there is none."""
-    beside = list(siblings.votes(group, sequence, recorders).values())
+    beside = list(siblings.votes(group, sequence, recorders, at_least=2).values())
     voices = {side: len(ranks) + beside.count(side) for side, ranks in sides.items()}
     most = [side for side, count in voices.items() if count == max(voices.values())]
     if len(most) == 1:

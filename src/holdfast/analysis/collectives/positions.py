@@ -108,7 +108,7 @@ class OpenCollectives:
         found = []
         for group, sequence in self.first_open.get(rank, {}).items():
             entry = self._entry(rank, group, sequence)
-            if entry is not None and entry.started is False:
+            if entry is not None and entry.started is False and not self._lost_track(rank):
                 continue  # its GPU is busy with something before it, and waits for no rank there
             about = self._group(group)
             absent, behind, unread = self._missing(group, sequence)
@@ -130,6 +130,11 @@ class OpenCollectives:
             )
             found.append(wait)
         return sorted(found, key=lambda wait: wait.since) + self.messages.get(rank, [])
+
+    def _lost_track(self, rank: int) -> bool:
+        """Its script is so far ahead that its ring has lost what its GPU is in."""
+        own = self.recorders[rank]
+        return not any(c.finished or c.started for c in (*own.collectives, *own.messages))
 
     def members_known(self, group: str) -> bool:
         return self._group(group).known
@@ -252,15 +257,21 @@ class OpenCollectives:
                 if m.since <= self._oldest[rank]
             ]
             peers = tuple(dict.fromkeys(m.peer for m in unanswered))
+            # Of several posted as one, each may have been answered already: one that is still
+            # awaited explains it, else any of them may.
+            if len(batch) > 1 and behind:
+                peers = ()
+            doubtful = peers if len(peers) > 1 else ()
+            known = self.unread | self.recorders.keys() if doubtful else self.unread
             wait = Wait(
                 rank=rank,
                 group=group,
                 sequence=sequence,
                 op=messages.words(unanswered or batch),
-                absent=tuple(p for p in peers if p in self.recorders),
+                absent=tuple(p for p in peers if p in self.recorders and not doubtful),
                 behind=tuple(behind),
                 gone=tuple(p for p in peers if p in ended),
-                unread=tuple(p for p in peers if p in self.unread),
+                unread=tuple(p for p in doubtful or peers if p in known),
                 timeout=batch[0].timeout,
                 sure=False,
                 on_gpu=batch[0].on_gpu,

@@ -52,13 +52,13 @@ def beside(group: str, sequence: int, recorders: Recorders) -> frozenset[int]:
     return frozenset().union(*(positions.get(sequence, ()) for positions in found))
 
 
-def votes(group: str, sequence: int, recorders: Recorders) -> dict[int, Kind]:
-    """What the ranks of its siblings had at that position, as far as several of a group came to it:
-    one alone may be the one that left a collective out."""
+def votes(group: str, sequence: int, recorders: Recorders, *, at_least: int = 1) -> dict[int, Kind]:
+    """What the ranks of its siblings had at that position, as far as `at_least` so many of a group
+    came to it: one alone may be the one that left a collective out."""
     return {
         rank: kind(c)
         for positions in of(group, sequence, recorders).values()
-        if len(positions.get(sequence, {})) > 1
+        if len(positions.get(sequence, {})) >= at_least
         for rank, c in positions[sequence].items()
     }
 

@@ -21,7 +21,7 @@ from holdfast.analysis.collectives.detours import Detour
 from holdfast.analysis.collectives.groups import IndexedRecorders, Recorders, is_default
 from holdfast.analysis.collectives.messages import Message
 from holdfast.analysis.collectives.mismatch import among
-from holdfast.analysis.collectives.positions import OpenCollectives, Wait
+from holdfast.analysis.collectives.positions import OpenCollectives, Wait, holding
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.scene.scene import Collective, Recorder, Stack
 
@@ -66,11 +66,16 @@ class WaitCensus(msgspec.Struct, frozen=True, kw_only=True):
     mismatch: Mismatch | None = None
     roots: tuple[int, ...] = ()
     """ranks with a recorder that others wait for and that wait for no rank themselves"""
+    either: tuple[int, ...] = ()
+    """ranks with sends open, one of which does not wait, while the others wait for it"""
     unseen: tuple[int, ...] = ()
     """ranks without a recorder that the waits lead to, where no other rank is missing"""
     inside: tuple[int, ...] = ()
     """ranks that the waits lead to and that are in a collective which all its members have
     entered: one of their GPUs never came to it, or the network between them lost it"""
+    near: tuple[int, ...] = ()
+    """ranks that wait for one of the unseen and whose GPUs may not have come themselves, as far as
+    recorders show"""
     victims: tuple[int, ...] = ()
     """ranks whose waits lead to one of these"""
     ring: tuple[int, ...] = ()
@@ -116,9 +121,11 @@ def take(
         standstills=tuple(_standstills(waits, positions)),
         messages=unanswered,
         mismatch=among(recorders, failed=True, complete=not unread),
-        roots=tuple(sorted(graph.ends - unread - inside - vague)),
+        roots=tuple(sorted(graph.ends - unread - inside - vague - graph.either)),
+        either=tuple(sorted(graph.either)),
         unseen=tuple(sorted(_hidden(graph.ends & (unread | vague), unread, recorders))),
         inside=tuple(sorted(inside)),
+        near=tuple(sorted(inside | _near(waits, graph.ends & unread))),
         victims=tuple(sorted(graph.led)),
         ring=graph.ring,
         detour=detours.find(graph.circles, waits, recorders),
@@ -129,6 +136,17 @@ def take(
             for rank in sorted((graph.ends | set(graph.ring)) & recorders.keys())
         },
     )
+
+
+def _near(waits: Mapping[int, Iterable[Wait]], unseen: Set[int]) -> set[int]:
+    """Where a script runs ahead of its GPU, and it is not known how far its GPU has come."""
+    return {
+        rank
+        for rank, own in waits.items()
+        for wait in holding(own)
+        if wait.backend != "gloo" and not wait.on_gpu and not wait.absent and not wait.behind
+        if not unseen.isdisjoint(wait.unread)
+    }
 
 
 def _surely_missing(waits: Mapping[int, Iterable[Wait]]) -> set[int]:

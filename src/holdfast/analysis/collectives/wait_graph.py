@@ -9,6 +9,9 @@ import msgspec
 from holdfast.analysis.collectives import positions
 from holdfast.analysis.collectives.positions import Wait
 
+TRIED = 16
+"""ranks of which it is tried whether the circle opens without them"""
+
 Edges = Mapping[int, frozenset[int]]
 """rank -> the ranks it waits for, each of them"""
 
@@ -22,6 +25,8 @@ class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
     """ranks that wait for each other, and wait for ever, whatever other ranks do"""
     ring: tuple[int, ...]
     """one way round in the first of them, each rank waiting for the next; () without any"""
+    either: frozenset[int] = frozenset()
+    """ends that have sends open: one of them does not wait, and which is not known"""
 
 
 def of_waits(waits: Mapping[int, Iterable[Wait]]) -> WaitGraph:
@@ -32,10 +37,22 @@ def of_waits(waits: Mapping[int, Iterable[Wait]]) -> WaitGraph:
     sure = {r: frozenset().union(*((*w.absent, *w.behind) for w in listed[r])) for r in edges}
     senders = {r for r in edges if all(w.only_sends for w in listed[r] if w.missing)}
     graph = follow(edges, sure)
-    closing = senders.intersection(rank for circle in graph.circles for rank in circle)
-    kept = {rank: others for rank, others in edges.items() if rank not in closing}
-    strict = follow(kept, {rank: sure[rank] for rank in kept})
-    return strict if closing and strict.ends > graph.ends and not strict.circles else graph
+    closing = sorted(senders.intersection(rank for circle in graph.circles for rank in circle))
+    opened = {rank: _without([rank], edges, sure) for rank in closing[:TRIED]}
+    able = [rank for rank, rest in opened.items() if rest.ends > graph.ends and not rest.circles]
+    if len(able) == 1:
+        return opened[able[0]]
+    rest = _without(able or closing, edges, sure)
+    if not closing or rest.circles or not rest.ends > graph.ends:
+        return graph
+    return msgspec.structs.replace(rest, either=frozenset(able or closing))
+
+
+def _without(ranks: Iterable[int], edges: Edges, sure: Edges) -> WaitGraph:
+    """As if these did not wait."""
+    left_out = set(ranks)
+    kept = {rank: others for rank, others in edges.items() if rank not in left_out}
+    return follow(kept, {rank: sure[rank] for rank in kept})
 
 
 def _missing(waits: Iterable[Wait]) -> frozenset[int]:

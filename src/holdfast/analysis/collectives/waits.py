@@ -43,10 +43,14 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     """by rank"""
     roots: tuple[int, ...] = ()
     """living ranks that others wait for and that wait for no rank themselves"""
+    one_of: bool = False
+    """only one of the roots does not wait: all have sends open, and which one is not known"""
     victims: tuple[int, ...] = ()
     """ranks whose wait leads to a root"""
     deadlock: tuple[int, ...] = ()
     """all living ranks of a world, when all of them wait for each other across groups"""
+    circle: tuple[int, ...] = ()
+    """ranks that wait for each other, whatever the others do"""
     detour: Detour | None = None
     """where ranks wait for each other: which of them left the way that the others took"""
     mismatch: Mismatch | None = None
@@ -70,8 +74,10 @@ def _analyse(scene: Scene) -> Waits:
     return Waits(
         waits=tuple(sorted((w for one in seen for w in one.waits), key=lambda w: w.rank)),
         roots=tuple(sorted(rank for one in seen for rank in one.roots)),
+        one_of=any(one.one_of for one in seen),
         victims=tuple(sorted(rank for one in seen for rank in one.victims)),
         deadlock=next((one.deadlock for one in seen if one.deadlock), ()),
+        circle=next((one.circle for one in seen if one.circle), ()),
         detour=next((one.detour for one in seen if one.detour), None),
         mismatch=next((one.mismatch for one in seen if one.mismatch), None),
     )
@@ -96,7 +102,8 @@ def _analyse_world(scene: Scene) -> Waits:
     open_ones = {rank: [*_open(view, positions), *_only(waits.get(rank))]
                  for rank, view in living.items()}  # fmt: skip
     graph = wait_graph.of_waits(open_ones)
-    roots = _roots(scene, waits, living, _named(graph, open_ones, waits) - unread)
+    named = _named(graph, open_ones, waits) - unread
+    roots = _roots(scene, waits, living, named - graph.either or named)
     victims = _led_to(roots, waits, living, graph)
     if roots and not waits:
         victims = ended
@@ -109,8 +116,10 @@ def _analyse_world(scene: Scene) -> Waits:
     return Waits(
         waits=tuple(waits[rank] for rank in sorted(waits)),
         roots=roots,
+        one_of=bool(roots) and graph.either.issuperset(roots) and len(roots) > 1,
         victims=victims,
         deadlock=deadlock,
+        circle=tuple(sorted({rank for one in graph.circles for rank in one})),
         detour=detours.find(graph.circles, open_ones, recorders),
         mismatch=find_mismatch(scene),
     )
@@ -205,7 +214,7 @@ def _named(
     return frozenset(
         rank
         for rank in graph.ends
-        if all(wait.only_sends for wait in open_ones.get(rank, ()))
+        if all(wait.only_sends and not wait.gone for wait in open_ones.get(rank, ()))
         and (rank not in waits or waits[rank].only_sends)
     )
 

@@ -27,6 +27,8 @@ COARSE = 1.3
 class Stall(msgspec.Struct, frozen=True, kw_only=True):
     scene: Scene
     roots: tuple[int, ...]
+    one_of: bool
+    """which of the roots it is is not known"""
     victims: tuple[int, ...]
     wait: Wait | None
     """what the first victim is in"""
@@ -77,8 +79,9 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
         else:
             life = ", active" if quiet < self.seconds - COARSE else ""
         verb = text.plural(self.roots, "has", "have")
+        which = "one of " if self.one_of else ""
         return (
-            f"{phrases.who(self.scene, self.roots)} {verb} been {place(view)} for "
+            f"{which}{phrases.who(self.scene, self.roots)} {verb} been {place(view)} for "
             f"{text.elapsed(self.seconds)}{life}; {self.waiting()}"
         )
 
@@ -118,6 +121,7 @@ def _of_one_world(scene: Scene) -> Stall | None:
     return Stall(
         scene=scene,
         roots=seen.roots,
+        one_of=seen.one_of,
         victims=seen.victims,
         wait=wait,
         seconds=min(waited + scene.now - (scene.evidence_at or scene.now), lasted),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from holdfast.analysis.logs import blame
+from holdfast.analysis.logs.blame import Blame
 from holdfast.analysis.logs.wreckage import Wreckage
 
 
@@ -13,11 +14,24 @@ def of_wreckage(wreckage: Wreckage, named: Set[int]) -> tuple[int, ...]:
     known = blame.of(wreckage)
     if known.explained:
         return ()
-    detour, odd = known.census.detour, known.disagreement.odd if known.disagreement else ()
+    detour, found = known.census.detour, known.disagreement
     # Ranks that met in different collectives wait for each other as a result.
-    left = detour.ranks if detour and not detour.undecided and not odd else ()
-    missing = {*known.census.roots, *left, *odd}
+    circle = detour.ranks if detour and not found else ()
+    missing = {*known.census.roots, *(found.odd if found else ())}
+    if detour and not detour.undecided:
+        missing |= set(circle)
     # Most are missing where only a few called a collective: then those few are to blame.
-    if named.isdisjoint(missing) or len(missing) * 2 > len(wreckage.members):
+    about_them = not named.isdisjoint({*missing, *circle, *(found.ranks if found else ())})
+    return tuple(sorted(missing - named)) if about_them and not _are_most(missing, known) else ()
+
+
+def _are_most(ranks: Set[int], known: Blame) -> bool:
+    return len(ranks) * 2 > len(known.members)
+
+
+def unread(wreckage: Wreckage, named: Set[int]) -> tuple[int, ...]:
+    """Ranks of which nothing is known, while an answer rests on the positions of the others."""
+    known = blame.of(wreckage)
+    if known.explained or not (known.census.standstills or known.census.messages):
         return ()
-    return tuple(sorted(missing - named))
+    return tuple(sorted(({*known.census.unread} | known.members - {*wreckage.recorders}) - named))

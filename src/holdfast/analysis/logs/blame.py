@@ -83,6 +83,7 @@ def _of(wreckage: Wreckage) -> Blame:
     told_only = frozenset(recorders) - {one.rank for one in wreckage.ranks if one.dumped}
     taken = standstills.take(recorders, members, partial=told_only)
     inside = {rank for standstill in taken.standstills for rank in standstill.waiting}
+    inside |= {message.rank for message in taken.messages}
     waited = _ranks_of(wreckage.seen(*TIMEOUTS)) | inside
     lost = _ranks_of(wreckage.seen(*LOSSES))
     own = own_errors.troubles(wreckage)

@@ -63,13 +63,17 @@ def culprit_on(wreckage: Wreckage, suspect: Suspect) -> Culprit:
 
 
 def doubts(wreckage: Wreckage, suspect: Suspect) -> tuple[str, ...]:
-    """Which other ranks may have been missing as well, as far as that is not known."""
-    if suspect.one_of:
-        return (f"which of {text.ranks(suspect.ranks)} it was: they left no flight recorder",)
-    hidden = [r for r in blame.of(wreckage).census.unread if r not in suspect.ranks]
-    if suspect.how != "absent" or not hidden:
+    """Which of several it was."""
+    if not suspect.one_of:
         return ()
-    return (f"whether {text.ranks(hidden)} came: no flight-recorder dump of these was given",)
+    read = wreckage.recorders.keys() & set(suspect.ranks)
+    unread = [rank for rank in suspect.ranks if rank not in read]
+    why = [f"{text.ranks(unread)} left no flight recorder"] if unread else []
+    if read and suspect.how == "absent":
+        why.append(f"{text.ranks(read)} may wait for the end of a send")
+    elif read:
+        why.append(f"the recorders of {text.ranks(read)} show scripts, not GPUs")
+    return (f"which of them it was: {', and '.join(why)}",)
 
 
 def find(wreckage: Wreckage) -> Suspect | None:
@@ -87,12 +91,16 @@ def _ended_by_itself(wreckage: Wreckage, ranks: tuple[int, ...]) -> bool:
 
 def _behind(wreckage: Wreckage) -> Suspect | None:
     known = blame.of(wreckage)
-    behind, place = known.census.roots, known.place
-    if not behind or place is None or len(behind) > len(known.waited - set(behind)):
+    census, place = known.census, known.place
+    behind = census.roots or census.either
+    if not behind or (place is None and not census.messages):
+        return None
+    if len(behind) > len(known.waited - set(behind)):
         return None  # most are behind: then those inside are the odd ones
     return Suspect(
         ranks=behind,
         how="absent",
+        one_of=not census.roots and len(behind) > 1,
         victims=known.others(*behind),
         place=place,
         whole=known.counted and not known.census.unread and _dumped(wreckage, behind),
@@ -126,8 +134,10 @@ def _named(wreckage: Wreckage) -> Suspect | None:
 def _unheard(wreckage: Wreckage) -> Suspect | None:
     known = blame.of(wreckage)
     waits = bool(known.census.standstills or known.census.messages)
-    # Where scripts run ahead of their GPUs, one that came may be the one that is missing.
-    doubtful = known.census.inside if known.census.unseen else ()
+    # A dump may simply be lost; then one that came may be the one that is missing, where scripts
+    # run ahead of their GPUs. In a log, a rank that lives reports a timeout as well.
+    lost = bool(known.census.unseen) and not wreckage.sightings
+    doubtful = known.census.near if lost else ()
     silent = tuple(sorted({*known.census.unseen, *doubtful})) if waits else known.silent
     dumped = waits and any(remains.dumped for remains in wreckage.ranks)
     if not silent or not (dumped or _silence_counts(wreckage, silent)):

@@ -62,16 +62,18 @@ MESSAGES = ("messages", 0)
 @FAULT.run
 def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
     seen = waits.analyse(scene)
-    if not seen.deadlock or seen.mismatch or min(w.seconds for w in seen.waits) < stall.WAITS:
+    involved = seen.deadlock or seen.circle
+    own_waits = [wait for wait in seen.waits if wait.rank in set(involved)]
+    if not own_waits or seen.mismatch or min(w.seconds for w in own_waits) < stall.WAITS:
         return None
     sides: Sides = {}
-    for wait in seen.waits:
+    for wait in own_waits:
         # Stages of a pipeline wait for each other one by one, which is one place of the program.
         place = MESSAGES if wait.is_message else (wait.group, wait.sequence)
         sides.setdefault(place, []).append(wait)
     undecided, minority = _minority(seen.detour, sides)
-    odd = {w.rank for side in minority for w in side} if minority else set(seen.deadlock)
-    rest = [rank for rank in seen.deadlock if rank not in odd]
+    odd = {w.rank for side in minority for w in side} if minority else set(involved)
+    rest = [w.rank for w in seen.waits if w.rank not in odd]
     if undecided:
         where = _where(scene, minority or list(sides.values()))
         reason = (
@@ -90,8 +92,9 @@ def ranks_wait_for_each_other(scene: Scene) -> Verdict | None:
         ranks=odd,
         one_of=undecided,
         victims=rest,
-        # A wait that no recorder shows may have begun just now.
-        certain=all(wait.sure and wait.group for wait in seen.waits),
+        # A wait that no recorder shows may have begun just now, and a rank that does not wait may
+        # yet come.
+        certain=bool(seen.deadlock) and all(wait.sure and wait.group for wait in seen.waits),
         fix="call that collective on every member of the group, outside of `if rank == …`",
         evidence=[Evidence(quote=w.title, source=_source(w), rank=w.rank) for w in seen.waits],
     )

@@ -69,6 +69,7 @@ def others_wait_for_it(scene: Scene) -> Verdict | None:
     return FAULT.verdict(
         gpu or held.sentence(),
         ranks=held.roots,
+        one_of=held.one_of,
         victims=held.victims,
         certain=False,
         fix=f"see which kernel runs: `cuda-gdb -p {pid} -ex 'info cuda kernels' -batch`{there}"
@@ -197,6 +198,8 @@ def _came(suspect: Suspect) -> str:
 
 
 def _title(suspect: Suspect) -> str:
+    if suspect.place is None and suspect.how == "absent":
+        return "the send or recv"
     return suspect.place.title if suspect.place else "the collective"
 
 

@@ -91,13 +91,13 @@ def _consider(
     best = min(fitting, key=_weight, default=None)
     if best and not ended and (traits(best.slug).needs_stall or is_stall(best)):
         best = ras_opinion.beside(scene, best)
-    if best and best.ranks and not best.one_of:
+    if best and best.ranks:
         best = _with_others(scene, best)
     return Opinion(best and _with_hardware(scene, _with_ties(scene, best)), broken)
 
 
 def _with_others(scene: Scene, verdict: Verdict) -> Verdict:
-    others = also_missing.of_scene(scene, verdict.ranks)
+    others = also_missing.of_scene(scene, verdict.ranks, one_of=verdict.one_of)
     if not others:
         return verdict
     return msgspec.structs.replace(
