@@ -16,6 +16,7 @@ STOPS = ("stuck", "frozen", "killed")
 KINDS = (*STOPS, "skipped", "extra", "size", "gpu")
 """how a rank misbehaves: its script stops, its process is stopped or gone, it leaves a collective
 out, calls one more, calls one of another size, its GPU never comes to one"""
+STEPS = 2
 AXES = ("tp", "dp", "ep", "pp")
 
 
@@ -311,7 +312,7 @@ class Trainer:
 
     def __init__(self, random: Random, mesh: Mesh) -> None:
         self.mesh = mesh
-        self.layers, self.batches = random.randint(1, 3), random.randint(1, 3)
+        self.layers, self.batches = random.randint(1, 2), random.randint(1, 3)
         self.calls = random.randint(1, 2)
         """of a tensor-parallel layer, and buckets of gradients"""
         self.alike = random.random() < 0.5
@@ -379,8 +380,8 @@ def random_job(seed: int, *, largest: int = 512) -> Job:
     while True:
         mesh = random_mesh(random, largest)
         backend = "nccl" if random.random() < 0.75 or mesh.pp > 1 else "gloo"
-        trainer, steps = Trainer(random, mesh), random.randint(2, 3)
-        programs = [trainer.step(stage) * steps for stage in range(mesh.pp)]
+        trainer = Trainer(random, mesh)
+        programs = [trainer.step(stage) * STEPS for stage in range(mesh.pp)]
         if not any(programs):
             continue
         misdeeds = []

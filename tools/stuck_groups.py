@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from holdfast import catalogue
 from holdfast.analysis.collectives import dump_file
-from holdfast.analysis.logs import also_missing
+from holdfast.analysis.logs import also_missing, blame
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.explain.assemble import assemble
 from holdfast.explain.diagnose import diagnose
@@ -79,11 +79,11 @@ def ask(way: str, remains: Remains) -> Answer:
     if way == "run":
         return _live(remains)
     if way == "dumps":
-        return _explained(_read(remains))
+        return _explained(_read(remains), remains.job.mesh.size)
     files = {} if way == "lines" else remains.dumps()
     if way != "files":
         files["job.log"] = remains.log()
-    return _explained(gather_bytes(files))
+    return _explained(gather_bytes(files), remains.job.mesh.size)
 
 
 def _read(remains: Remains) -> Wreckage:
@@ -93,7 +93,7 @@ def _read(remains: Remains) -> Wreckage:
     return assemble(collected)
 
 
-def _explained(wreckage: Wreckage) -> Answer:
+def _explained(wreckage: Wreckage, ranks: int) -> Answer:
     found = diagnose(wreckage, [entry.fault for entry in catalogue.entries()])
     if not found.diagnoses:
         return Answer("", frozenset(), False, frozenset(), 0.0, "; ".join(found.remarks))
@@ -103,12 +103,14 @@ def _explained(wreckage: Wreckage) -> Answer:
     if culprit and culprit.rank is not None:
         named |= {culprit.rank}
     by_lines = {r.rank for r in wreckage.ranks if not r.dumped}
-    unread = frozenset(also_missing.unread(wreckage, named)) | by_lines
+    unread = {*also_missing.unread_ranks(wreckage, named), *by_lines}
+    if not blame.of(wreckage).counted:
+        unread |= set(range(max(wreckage.recorders) + 1, ranks))
     return Answer(
         first.slug,
         named,
         bool(culprit and culprit.one_of),
-        unread,
+        frozenset(unread),
         first.confidence,
         f"{first.reason} {first.unknown}",
     )
@@ -252,8 +254,9 @@ def main() -> int:
         ]  # fmt: skip
         for done in as_completed(parts):
             part = done.result()
-            for whole, more in zip(found[:3], part[:3], strict=True):
-                whole.update(more)
+            found.ways.update(part.ways)
+            found.kinds.update(part.kinds)
+            found.ranks.update(part.ranks)
             found.lines.extend(part.lines)
             for line in part.lines:
                 print(line, flush=True)

@@ -132,9 +132,8 @@ def _with_others(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis
             also=others,
             victims=tuple(rank for rank in first.victims if rank not in others),
         )
-    if unread := also_missing.unread(wreckage, named):
-        doubt = f"whether {ranks(unread)} came: no flight-recorder dump was given"
-        first = msgspec.structs.replace(first, unknown=(*first.unknown, doubt))
+    doubts = also_missing.doubts(wreckage, named)
+    first = msgspec.structs.replace(first, unknown=(*first.unknown, *doubts))
     return [first, *ordered[1:]]
 
 

@@ -131,6 +131,21 @@ class OpenCollectives:
             found.append(wait)
         return sorted(found, key=lambda wait: wait.since) + self.messages.get(rank, [])
 
+    def partners(self, unread: Iterable[int]) -> set[int]:
+        """Ranks that these, which have no recorder, may wait for themselves: members of a group of
+        theirs that do not wait there for them."""
+        wanted = set(unread)
+        found: set[int] = set()
+        for group, members in self.recorders.listed.items():
+            if is_default(group) or wanted.isdisjoint(members):
+                continue
+            found |= {
+                rank
+                for rank in self._group(group).members
+                if self.first_open.get(rank, {}).get(group) is None
+            }
+        return found
+
     def _lost_track(self, rank: int) -> bool:
         """Its script is so far ahead that its ring has lost what its GPU is in."""
         own = self.recorders[rank]

@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.analysis.collectives import detours, groups, messages, stacks, wait_graph
 from holdfast.analysis.collectives.detours import Detour
-from holdfast.analysis.collectives.groups import IndexedRecorders, Recorders, is_default
+from holdfast.analysis.collectives.groups import Recorders, is_default
 from holdfast.analysis.collectives.messages import Message
 from holdfast.analysis.collectives.mismatch import among
 from holdfast.analysis.collectives.positions import OpenCollectives, Wait, holding
@@ -74,8 +74,8 @@ class WaitCensus(msgspec.Struct, frozen=True, kw_only=True):
     """ranks that the waits lead to and that are in a collective which all its members have
     entered: one of their GPUs never came to it, or the network between them lost it"""
     near: tuple[int, ...] = ()
-    """ranks that wait for one of the unseen and whose GPUs may not have come themselves, as far as
-    recorders show"""
+    """ranks that one of the unseen may wait for itself, as far as recorders show: it waits for
+    their GPUs, or they left a collective out"""
     victims: tuple[int, ...] = ()
     """ranks whose waits lead to one of these"""
     ring: tuple[int, ...] = ()
@@ -117,15 +117,22 @@ def take(
     graph = wait_graph.of_waits(waits)
     inside = {r for r in graph.ends & waits.keys() if not all(w.only_sends for w in waits[r])}
     vague = (graph.ends & partial) - _surely_missing(waits)
+    # A group without a recorder of any member is listed nowhere: each may wait for another one.
+    unseen = graph.ends & (unread | vague)
+    unseen = unseen | unread if unseen & unread else unseen
     return WaitCensus(
         standstills=tuple(_standstills(waits, positions)),
         messages=unanswered,
         mismatch=among(recorders, failed=True, complete=not unread),
         roots=tuple(sorted(graph.ends - unread - inside - vague - graph.either)),
         either=tuple(sorted(graph.either)),
-        unseen=tuple(sorted(_hidden(graph.ends & (unread | vague), unread, recorders))),
+        unseen=tuple(sorted(unseen)),
         inside=tuple(sorted(inside)),
-        near=tuple(sorted(inside | _near(waits, graph.ends & unread))),
+        near=tuple(
+            sorted(
+                inside | _near(waits, graph.ends & unread) | positions.partners(graph.ends & unread)
+            )
+        ),
         victims=tuple(sorted(graph.led)),
         ring=graph.ring,
         detour=detours.find(graph.circles, waits, recorders),
@@ -139,41 +146,20 @@ def take(
 
 
 def _near(waits: Mapping[int, Iterable[Wait]], unseen: Set[int]) -> set[int]:
-    """Where a script runs ahead of its GPU, and it is not known how far its GPU has come."""
+    """Where a script runs ahead of its GPU, and it is not known how far its GPU has come; and where
+    the few ranks of a group may have met with different sizes."""
     return {
         rank
         for rank, own in waits.items()
         for wait in holding(own)
-        if wait.backend != "gloo" and not wait.on_gpu and not wait.absent and not wait.behind
+        if not is_default(wait.group) or (wait.backend != "gloo" and not wait.on_gpu)
+        if not wait.absent and not wait.behind
         if not unseen.isdisjoint(wait.unread)
     }
 
 
 def _surely_missing(waits: Mapping[int, Iterable[Wait]]) -> set[int]:
     return set().union(*{frozenset(wait.absent) for own in waits.values() for wait in own})
-
-
-def _hidden(ends: Set[int], unread: frozenset[int], recorders: IndexedRecorders) -> frozenset[int]:
-    """Those ranks without a recorder, and the others that they may wait for: ones that share a
-    group with them in which no rank with a recorder would wait for them as well."""
-    if not ends:
-        return frozenset()
-    told = recorders.listed
-    if not told:
-        return frozenset(ends) | unread
-    with_messages = {c.group for recorder in recorders.values() for c in recorder.messages}
-    found, ahead = set(ends), set(ends)
-    while ahead:
-        near = {
-            member
-            for group, members in told.items()
-            if not ahead.isdisjoint(members)
-            and (group in with_messages or recorders.keys().isdisjoint(members))
-            for member in members
-        }
-        ahead = (near & unread) - found
-        found |= ahead
-    return frozenset(found)
 
 
 def _standstills(

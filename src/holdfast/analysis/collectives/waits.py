@@ -104,6 +104,8 @@ def _analyse_world(scene: Scene) -> Waits:
     graph = wait_graph.of_waits(open_ones)
     named = _named(graph, open_ones, waits) - unread
     roots = _roots(scene, waits, living, named - graph.either or named)
+    if unread.issuperset(roots) and positions.partners(roots):
+        roots = ()  # it may itself wait for one of those
     victims = _led_to(roots, waits, living, graph)
     if roots and not waits:
         victims = ended

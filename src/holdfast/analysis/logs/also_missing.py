@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from holdfast import text
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.blame import Blame
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -29,9 +30,21 @@ def _are_most(ranks: Set[int], known: Blame) -> bool:
     return len(ranks) * 2 > len(known.members)
 
 
-def unread(wreckage: Wreckage, named: Set[int]) -> tuple[int, ...]:
-    """Ranks of which nothing is known, while an answer rests on the positions of the others."""
+def doubts(wreckage: Wreckage, named: Set[int]) -> tuple[str, ...]:
+    """What is not known of other ranks, while an answer rests on the positions of those that are
+    known."""
     known = blame.of(wreckage)
     if known.explained or not (known.census.standstills or known.census.messages):
         return ()
+    found = []
+    if unread := unread_ranks(wreckage, named):
+        found.append(f"whether {text.ranks(unread)} came: no flight-recorder dump was given")
+    if not known.counted:
+        highest = max((*known.members, *named))
+        found.append(f"whether there were ranks above {highest}: Gloo's dumps do not show it")
+    return tuple(found)
+
+
+def unread_ranks(wreckage: Wreckage, named: Set[int]) -> tuple[int, ...]:
+    known = blame.of(wreckage)
     return tuple(sorted(({*known.census.unread} | known.members - {*wreckage.recorders}) - named))
