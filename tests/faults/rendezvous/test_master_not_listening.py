@@ -193,7 +193,7 @@ test_explain = explain_table(
     recognises(  # torch prints some of the addresses that it tried wrongly
         wreckage(
             "[W1116 13:27:09.6 socket.cpp:764] [c10d] The client socket has failed to connect to "
-            "240.85.0.0:42571 (errno: 111 - Connection refused).",
+            "[100::]:42573 (errno: 111 - Connection refused).",
             "[E1116 13:27:09.6 socket.cpp:818] [c10d] The client socket has failed to connect to "
             "any network address of (192.0.2.7, 29500).",
         ),

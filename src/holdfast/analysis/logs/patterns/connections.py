@@ -211,7 +211,7 @@ def attempts(wreckage: Wreckage, *layers: str) -> tuple[Attempt, ...]:
 
 def as_asked(attempt: Attempt) -> bool:
     """Named as the user named it. torch also lists each address that it tried, and prints some of
-    those wrongly: 10.9.0.1 port 29500 as `240.85.0.0:42571` (2.13)."""
+    those wrongly: 10.9.0.1 port 29500 as `[100::]:42573` (2.13)."""
     seen = attempt.seen
     return seen.pattern != STORE_FAILED.name or "final" in seen.fields
 
