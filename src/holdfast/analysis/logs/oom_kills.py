@@ -123,8 +123,8 @@ def by_unknown_sender(wreckage: Wreckage) -> Kill | None:
         )
     shell = tuple(
         one
-        for one in wreckage.seen(shells.SHELL_ENDED)
-        if "killed" in {one.fields.get(name, "").lower() for name in shells.HOW}
+        for one in wreckage.seen(shells.SHELL_ENDED, shells.SHELL_TRANSLATED)
+        if "killed" in {shells.in_english(one.fields.get(name, "")) for name in shells.HOW}
     )
     if not shell:
         return None

@@ -88,6 +88,7 @@ _TELLERS = {
     say.HOROVOD_EXIT.name: "horovod",
     say.POD_ENDED.name: "kubernetes",
     shells.SHELL_ENDED.name: "shell",
+    shells.SHELL_TRANSLATED.name: "shell",
     trainers.LIGHTNING_CHILD.name: "lightning",
     trainers.COMPOSER_EXIT.name: "composer",
     trainers.NVRX_FAILED.name: "ft_launcher",
@@ -130,7 +131,7 @@ def _code(fields: dict[str, str]) -> int | None:
         return -int(fields["signal"])
     if fields.get("name", "") in signal.Signals.__members__:
         return -signal.Signals[fields["name"]].value
-    for word in (fields.get(name, "").lower() for name in shells.HOW):
+    for word in (shells.in_english(fields.get(name, "")) for name in shells.HOW):
         if how := next((code for text, code in _HOW.items() if word.startswith(text)), 0):
             return how
     if fields.get("why") in ("OOMKilled", "Evicted"):

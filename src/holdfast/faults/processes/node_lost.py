@@ -65,11 +65,12 @@ RAY = FAULT.log_pattern(
     r"actor (?:is dead|died) because its node has died(?:\. Node Id: (?P<id>\w+))?"
     r"|because the node it was running on is dead or unavailable"
     r"(?:\. Node IP: (?P<host>[\w.:\-]+),)?"
-    r"|[Oo]wner's node has crashed|node was terminated unexpectedly",
+    r"|\bNodeDiedError\b|[Oo]wner's node has crashed|node was terminated unexpectedly",
     anchors=(
         "because its node has died",
         "node it was running on is dead",
         "wner's node has crashed",
+        "NodeDiedError",
         "node was terminated unexpectedly",
     ),
     example="The actor died because its node has died. Node Id: 75b2eec8f1",

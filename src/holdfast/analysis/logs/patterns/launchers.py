@@ -292,6 +292,7 @@ ALL: tuple[LogPattern, ...] = (
     RAY_RANK,
     RAY_DIED,
     shells.SHELL_ENDED,
+    shells.SHELL_TRANSLATED,
     *trainers.EXITS,
     trainers.TOLD_TO_STOP,
 )

@@ -34,8 +34,10 @@ TAKEN = _pattern(
     name="port-in-use: taken",
     pattern=r"(?:RuntimeError|OSError|ZMQError|socket\.error|DistNetworkError|std::system_error|bind\b[^:]*?)"
     r" ?: ?(?:\[Errno (?:98|48)\] )?(?:error while attempting to bind on address "
-    r"\('[^']*', (?P<port>\d+)\): )?[Aa]ddress already in use",
-    anchors=("ddress already in use",),
+    r"\('[^']*', (?P<port>\d+)\): )?[Aa]ddress already in use"
+    # The number is the same in every language.
+    r"|OSError: \[Errno 98\] ",
+    anchors=("ddress already in use", "OSError: [Errno 98] "),
     example="RuntimeError: Address already in use",
 )
 CUT = _pattern(

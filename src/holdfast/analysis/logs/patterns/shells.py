@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 from holdfast.analysis.logs.pattern import LogPattern, Role
 
@@ -36,8 +37,46 @@ SHELL_ENDED = _saw(
     ),
     example="run.sh: line 12:  1011 Killed                  python train.py",
 )
-HOW = ("how", "word", "job", "zsh")
-"""its fields that hold the name of a signal in words"""
+_TRANSLATIONS = {
+    "killed": (
+        *("Getötet", "已杀死", "強制結束", "強制終了", "Processus arrêté", "Terminado (killed)"),
+        *("Убито", "죽었음", "Ucciso", "Morto", "Unicestwiony"),
+    ),
+    "segmentation fault": (
+        *("Speicherzugriffsfehler", "段错误", "程式記憶體區段錯誤", "Erreur de segmentation"),
+        *("Violación de segmento", "Ошибка сегментирования", "세그멘테이션 오류"),
+        *("Errore di segmentazione", "Falha de segmentação", "Naruszenie ochrony pamięci"),
+    ),
+    "bus error": (
+        *("Bus-Zugriffsfehler", "总线错误", "匯流排錯誤", "Erreur du bus", "バスエラー"),
+        *("Error del bus", "Ошибка шины", "버스 오류", "Errore di bus", "Erro no barramento"),
+        "Błąd szyny",
+    ),
+    "abort": (
+        *("Abgebrochen", "已放弃", "Abandon", "Abortado", "Аварийный останов", "중지됨"),
+        *("Annullato", "Przerwane"),
+    ),
+}
+"""glibc's strsignal in other languages (libc.mo), which shells print"""
+TRANSLATED = {word: how for how, words in _TRANSLATIONS.items() for word in words}
+_WORDS = "|".join(map(re.escape, TRANSLATED))
+_FATAL_WORDS = "|".join(re.escape(word) for word, how in TRANSLATED.items() if how != "abort")
+SHELL_TRANSLATED = _saw(
+    name="launchers: shell-translated",
+    pattern=rf": +(?P<pid>\d{{1,9}}) (?P<translated>{_WORDS})(?:\s|$)"
+    # At a prompt or by dash; 'Abandon' alone may be anybody's word.
+    rf"|^(?P<alone>{_FATAL_WORDS})(?: ?\([^()]{{1,40}}\))?\s*$",
+    anchors=tuple(TRANSLATED),
+    example="run.sh: Zeile 12:  1011 Getötet                 python train.py",
+)
+HOW = ("how", "word", "job", "zsh", "translated", "alone")
+"""their fields that hold the name of a signal in words"""
+
+
+def in_english(word: str) -> str:
+    """The name of a signal, in lower case."""
+    return TRANSLATED.get(word, word).lower()
+
 
 _OURS = r"(?:python|pt_|torchrun|ray::)[^)\s]{0,30}"
 """a crash reporter sees every program of the machine; only one of the job matters"""
