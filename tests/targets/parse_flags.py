@@ -47,7 +47,8 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
         os.environ.clear()
         os.environ.update(before)
     ours = vars(flags)
-    return {**ours, "torchrun": vars(flags.torchrun), "stock": stock}
+    rules = [rule.name for rule in flags.rules.rules]
+    return {**ours, "torchrun": vars(flags.torchrun), "stock": stock, "rules": rules}
 
 
 print(

@@ -19,7 +19,7 @@ from tests.places import TARGETS
 
 TARGET = TARGETS / "parse_flags.py"
 OURS = {"grace", "patience", "no_check", "dry_run", "runs", "no_pty", "token_file",
-        "hosts", "hostfile", "remote_python", "env", "verify_replicas"}  # fmt: skip
+        "hosts", "hostfile", "remote_python", "env", "verify_replicas", "rules"}  # fmt: skip
 NEWEST = {"log_line_prefix_template", "print_completion"}
 """of torch 2.15: ours where the installed one has none"""
 
@@ -44,6 +44,7 @@ CASES: dict[str, dict[str, Any]] = {
         ]
     },
     "plain": {"argv": ["train.py"]},
+    "no rules": {"argv": ["--rules", "nowhere.toml", "train.py"], "stock": ["train.py"]},
     "module": {"argv": ["-m", "package.train", "-m", "x"]},
     "no python": {"argv": ["--no-python", "./train.sh", "--no-python"]},
     "dashes": {"argv": ["--nproc-per-node", "2", "--", "train.py", "--", "x"]},
@@ -332,3 +333,10 @@ def test_the_members_of_etcd_are_read(answered: Mapping[str, Any]) -> None:
         "--rdzv-conf read_timeout: no effect",
         "--rdzv-backend etcd-v2: etcd's v3 API is used, as with etcd",
     ]
+
+
+def test_a_file_of_rules_that_is_not_there_is_refused(answered: Mapping[str, Any]) -> None:
+    assert answered["cases"]["plain"]["rules"] == []
+    problem = answered["cases"]["no rules"]
+    assert problem["error"] == "ConfigError"
+    assert "there is no file 'nowhere.toml'" in problem["text"]
