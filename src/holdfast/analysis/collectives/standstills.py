@@ -179,6 +179,7 @@ def _standstill(waiting: Sequence[Wait], positions: OpenCollectives) -> Standsti
     entries = {w.rank: seen[w.rank] for w in waiting if w.rank in seen}
     entry = next(iter(entries.values()), None)
     inside = {wait.rank for wait in waiting}
+    held = {*inside, *first.absent}
     return Standstill(
         group=group,
         sequence=sequence,
@@ -187,7 +188,7 @@ def _standstill(waiting: Sequence[Wait], positions: OpenCollectives) -> Standsti
         waiting=tuple(sorted(inside)),
         absent=first.absent,
         unread=first.unread,
-        passed=tuple(r for r in positions.members(group) if r not in {*inside, *first.absent}),
+        passed=tuple(r for r in positions.members(group) if r not in held),
         members_known=positions.members_known(group),
         last={rank: recorders[rank].entered.get(group, 0) for rank in first.absent},
         where=_commonest_place(entries.values()),

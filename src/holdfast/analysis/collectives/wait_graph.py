@@ -61,7 +61,7 @@ def _missing(waits: Iterable[Wait]) -> frozenset[int]:
 
 def follow(waits: Edges, sure: Edges | None = None) -> WaitGraph:
     """`sure`: those of the waits that are certain, if not all are; only such close a circle."""
-    ends = frozenset(other for others in waits.values() for other in others if other not in waits)
+    ends = frozenset[int]().union(*set(waits.values())) - waits.keys()
     waiters = _turned_round(waits)
     led: set[int] = set()
     ahead = list(ends)

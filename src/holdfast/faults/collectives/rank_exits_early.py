@@ -151,8 +151,9 @@ def finished_rank_was_still_needed(wreckage: Wreckage) -> Diagnosis | None:
     known = blame.of(wreckage)
     certain = [r.rank for r in wreckage.ranks if r.finished]
     # As NCCL or torch logged it, unless all ranks did: that is how every job ends.
-    put_away = [s for s in wreckage.seen(DESTROYED, LEFT_OPEN) if s.rank not in known.victims]
-    done = [r for r in wreckage.ranks if r.rank not in known.victims and _says_done(r)]
+    waited = frozenset(known.victims)
+    put_away = [s for s in wreckage.seen(DESTROYED, LEFT_OPEN) if s.rank not in waited]
+    done = [r for r in wreckage.ranks if r.rank not in waited and _says_done(r)]
     told = [*certain, *(s.rank for s in put_away if s.rank is not None), *(r.rank for r in done)]
     left = list(dict.fromkeys(told))
     missed = [rank for rank in known.victims if rank not in left]
