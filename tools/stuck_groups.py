@@ -140,9 +140,9 @@ def grade(job: Job, answer: Answer) -> str:
         if not hidden - answer.unread - _also_wait(job):
             return "right"
         return "set" if answer.undecided else "overlooked"
-    if answer.ranks >= felt - answer.unread - _also_wait(job) and answer.ranks & all_of_them:
-        return "set" if answer.undecided else "wrong"
-    return "wrong"
+    possible = answer.ranks | answer.unread
+    holds_them = possible >= felt - _also_wait(job) and bool(possible & all_of_them)
+    return "set" if answer.undecided and holds_them else "wrong"
 
 
 def _also_wait(job: Job) -> set[int]:

@@ -103,7 +103,8 @@ def take(
         return WaitCensus(unread=tuple(sorted(set(members))))
     recorders = groups.named(recorders)
     told = recorders.listed
-    unanswered = messages.unanswered(messages.open_ones(recorders, told))
+    posted = messages.open_ones(recorders, told)
+    unanswered = messages.unanswered(posted)
     everyone = (
         frozenset(members)
         | recorders.keys()
@@ -115,7 +116,13 @@ def take(
     positions = OpenCollectives(recorders, ended=(), unread=unread, partial=partial)
     waits = {rank: own for rank in recorders if (own := positions.of(rank))}
     graph = wait_graph.of_waits(waits)
-    inside = {r for r in graph.ends & waits.keys() if not all(w.only_sends for w in waits[r])}
+    # A send that nobody takes lets its script go on; one whose receiver has come is in flight.
+    inside = {
+        r
+        for r in graph.ends & waits.keys()
+        if not all(w.only_sends and w.missing for w in waits[r])
+    }
+    inside |= {m.peer for r in inside for m in posted[r] if messages.counterpart(m, posted)}
     vague = (graph.ends & partial) - _surely_missing(waits)
     # A group without a recorder of any member is listed nowhere: each may wait for another one.
     unseen = graph.ends & (unread | vague)

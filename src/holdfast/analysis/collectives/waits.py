@@ -216,7 +216,7 @@ def _named(
     return frozenset(
         rank
         for rank in graph.ends
-        if all(wait.only_sends and not wait.gone for wait in open_ones.get(rank, ()))
+        if all(w.only_sends and w.missing and not w.gone for w in open_ones.get(rank, ()))
         and (rank not in waits or waits[rank].only_sends)
     )
 
