@@ -44,7 +44,12 @@ def test_there_are_commands() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_accepted(command: str) -> None:
+def test_a_command_is_accepted(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # run reads it before anything starts
+    Path("rules.toml").write_text("[rules.one]\npattern = 'a'\nmeans = 'b'\n")
     try:
         accept(shlex.split(command))
     except (SystemExit, Error) as problem:

@@ -14,7 +14,7 @@ from holdfast.analysis.nodes.facts import NodesFacts
 from holdfast.analysis.nodes.paths import RouteTo
 
 
-class Detour(NamedTuple):
+class RouteDetour(NamedTuple):
     """A route that leaves by another interface than the announced one, in whose subnet it ends."""
 
     route: RouteTo
@@ -26,7 +26,7 @@ class Detour(NamedTuple):
 
 def detours(
     facts: NodesFacts, every: Sequence[Announced], routes: Iterable[RouteTo]
-) -> list[Detour]:
+) -> list[RouteDetour]:
     """Routes to announced addresses that do not leave where the source listens, although it is in
     that very subnet. A route through a gateway, or from another subnet, has a reason of its own."""
     own = {one.node: one for one in every if one.program == NCCL} or {o.node: o for o in every}
@@ -41,7 +41,7 @@ def detours(
             continue
         holders = tuple(_in_subnet(facts, route.source, route.target.address))
         if mine.interface in holders:
-            found.append(Detour(route, mine.interface, holders))
+            found.append(RouteDetour(route, mine.interface, holders))
     return found
 
 

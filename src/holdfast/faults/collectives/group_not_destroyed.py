@@ -78,7 +78,7 @@ PREFIXES = 120
 
 
 def _nothing_else(wreckage: Wreckage, warned: tuple[Sighting, ...]) -> bool:
-    """Somebody asks about this line."""
+    """The question is about this line."""
     shown = sum(len(one.line.text) + PREFIXES for one in warned)
     return not wreckage.exits and sum(one.size for one in wreckage.sources) <= shown
 

@@ -36,7 +36,7 @@ from holdfast.analysis.logs.patterns import connections, nccl
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Interface, MachineFacts, known
 from holdfast.analysis.nodes import NodesFacts, announced, ways
-from holdfast.analysis.nodes.ways import Detour
+from holdfast.analysis.nodes.ways import RouteDetour
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -132,7 +132,7 @@ def routes_leave_by_another_interface(facts: NodesFacts) -> Finding | Sequence[F
     routes = known(facts.routes)
     if not routes or not every:
         return unknown or FAULT.skipped("no route between two nodes was looked up")
-    alike: dict[tuple[str, str], list[Detour]] = {}
+    alike: dict[tuple[str, str], list[RouteDetour]] = {}
     for one in ways.detours(facts, every, routes):
         alike.setdefault((one.route.interface, one.announced), []).append(one)
     found = [_detour(group) for group in alike.values()]
@@ -141,7 +141,7 @@ def routes_leave_by_another_interface(facts: NodesFacts) -> Finding | Sequence[F
     return [FAULT.ok("what nodes send leaves by the interface that their ranks announce"), *unknown]
 
 
-def _detour(group: Sequence[Detour]) -> Finding:
+def _detour(group: Sequence[RouteDetour]) -> Finding:
     first = group[0]
     leaves, listens = first.route.interface, first.announced
     sources = sorted({one.route.source for one in group})
