@@ -141,6 +141,15 @@ test_explain = explain_table(
         victims=[0, 2],
         saying=["torchrun lists all other ranks"],
     ),
+    recognises(  # an excerpt: neither the number of ranks nor the end of another one is shown
+        wreckage(
+            lost(1), "Root Cause (first observed failure):", exits=(an_exit(1, 1, first=True),)
+        ),
+        sure=0.4,
+        rank=0,
+        victims=[1],
+        saying=["torchrun lists all other ranks"],
+    ),
     passes_over(  # it was ended, too: who is not listed cannot be told from who left
         wreckage(
             *map(lost, (0, 2)),

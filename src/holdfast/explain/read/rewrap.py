@@ -18,10 +18,11 @@ SEVERAL = 2
 MOSTLY = 0.6
 
 _BEGINNING = re.compile(
-    r"\s|\{\"|Traceback |File \"|frame #\d|#\d+ |[-=*#>]{3}|$"
+    r"\s{2}|\t|\{\"|Traceback |File \"|frame #\d|#\d+ |[-=*#>]{3}|$"
     r"|[\w.]{1,80}(?:Error|Exception|Warning)\b"
 )
-"""how lines begin that have no head: indented ones, tracebacks, C++ frames, rules, JSON"""
+"""how lines begin that have no head: indented ones, tracebacks, C++ frames, rules, JSON.
+A single blank is rather where a line was cut between two words."""
 
 
 def rejoined(data: bytes) -> bytes:

@@ -210,7 +210,9 @@ def torchrun_does_not_list_it_as_failed(wreckage: Wreckage) -> Diagnosis | None:
     if not left or not told or len(members) - ended != len(left):
         return None
     how = "torchrun lists all other ranks as failed or terminated by it"
-    return _by_launcher(wreckage, left, how, confidence=0.75)
+    # An excerpt with one failed rank may lack the lines about the others, and the others' number.
+    whole = bool(closed) or len(failed) > 1 or wreckage.world_size is not None
+    return _by_launcher(wreckage, left, how, confidence=0.75 if whole else 0.4)
 
 
 @FAULT.explain
