@@ -43,6 +43,12 @@ GPUS = [
          '    torch.cuda.set_device(3)\n  File "/v/site-packages/torch/cuda/__init__.py", line 567'
          ", in set_device\n    torch._C._cuda_setDevice(device)\n"
          "torch.AcceleratorError: CUDA error: out of memory", "gpu-occupied"),
+    Said("first-count-full", "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you "
+         "run some cuda functions before calling NumCudaDevices() that might have already set an "
+         "error? Error 2: out of memory", "gpu-occupied"),
+    Said("first-count-unknown", "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you "
+         "run some cuda functions before calling NumCudaDevices() that might have already set an "
+         "error? Error 999: unknown error", "driver-mismatch"),
     Said("kernel-stack", "torch.AcceleratorError: CUDA error: hardware stack error", "cuda-assert"),
     Said("kernel-registers", "torch.AcceleratorError: CUDA error: too many resources requested for "
          "launch", "cuda-assert"),

@@ -332,10 +332,12 @@ NO_DRIVER = FAULT.log_pattern(
 UNKNOWN = FAULT.log_pattern(
     "unknown",
     r"CUDA unknown error - this may be due to|CUDA (?:driver )?error: unknown error"
+    r"|from cudaGetDeviceCount\(\)\..{0,150}Error 999: "
     r"|CUDA_ERROR_UNKNOWN\b|cudaErrorUnknown\b|cuda runtime error \((?:30|999)\)",
     anchors=(
         "CUDA unknown error",
         "rror: unknown error",
+        " Error 999: ",
         "CUDA_ERROR_UNKNOWN",
         "cudaErrorUnknown",
         "runtime error (30)",

@@ -56,8 +56,15 @@ AT_FIRST_USE = LogPattern(
     slug="gpu-occupied",
     # The calls that create a process's CUDA context, before it holds any memory.
     pattern=r"(?:cuDevicePrimaryCtxRetain|cuCtxCreate\w{0,8}|cuInit|cudaSetDevice)\b.{0,40}"
-    r"(?:CUDA_ERROR_OUT_OF_MEMORY|out of memory)",
-    anchors=("cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuInit", "cudaSetDevice"),
+    r"(?:CUDA_ERROR_OUT_OF_MEMORY|out of memory)"
+    r"|from cudaGetDeviceCount\(\)\..{0,150}Error 2: out of memory",
+    anchors=(
+        "Error 2: out of memory",
+        "cuDevicePrimaryCtxRetain",
+        "cuCtxCreate",
+        "cuInit",
+        "cudaSetDevice",
+    ),
     example="failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
 )
 ALL = (ALLOCATOR, NUMBERS, CUDA_CALL)
