@@ -22,7 +22,9 @@ def of_wreckage(wreckage: Wreckage, named: Set[int]) -> tuple[int, ...]:
     if detour and not detour.undecided:
         missing |= set(circle)
     # Most are missing where only a few called a collective: then those few are to blame.
-    about_them = not named.isdisjoint({*missing, *circle, *(found.ranks if found else ())})
+    about_them = not named.isdisjoint(
+        {*missing, *circle, *known.gone, *(found.ranks if found else ())}
+    )
     return tuple(sorted(missing - named)) if about_them and not _are_most(missing, known) else ()
 
 

@@ -15,7 +15,7 @@ import msgspec
 from holdfast import text
 from holdfast.analysis.collectives import groups, standstills
 from holdfast.analysis.collectives.standstills import Standstill, WaitCensus
-from holdfast.analysis.logs import disagreement, own_errors
+from holdfast.analysis.logs import disagreement, own_errors, vanished
 from holdfast.analysis.logs.disagreement import Disagreement
 from holdfast.analysis.logs.own_errors import DUMPS, LOSSES, TIMEOUTS, Trouble
 from holdfast.analysis.logs.pattern import LogPattern
@@ -37,6 +37,8 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
     """ranks that reported a broken connection"""
     silent: tuple[int, ...] = ()
     """members that reported nothing and left no recorder, while others complain"""
+    gone: tuple[int, ...] = ()
+    """the silent ones, where connections closed before any rank timed out: one has ended"""
     signalled: bool = False
     """a rank called for dumps: every living NCCL rank would have answered"""
     census: WaitCensus = WaitCensus()
@@ -89,16 +91,20 @@ def _of(wreckage: Wreckage) -> Blame:
     own = own_errors.troubles(wreckage)
     ended = _ended(wreckage, waited | lost)
     troubled = {t.rank for t in own} | {e.rank for e in ended}
+    silent = _silent(wreckage, members, waited | lost, troubled)
+    gone = () if troubled else _gone(wreckage, silent)
+    torn = vanished.torn_out(wreckage) - troubled
     return Blame(
         members=members,
         own=own,
         ended=ended,
         waited=frozenset(waited - troubled),
         lost=frozenset(lost - troubled),
-        silent=_silent(wreckage, members, waited | lost, troubled),
+        silent=silent,
+        gone=gone,
         signalled=bool(wreckage.seen(*DUMPS)) or any(r.dumped for r in wreckage.ranks),
-        census=taken,
-        disagreement=_disagreement(wreckage, recorders, taken, told_only),
+        census=vanished.without_torn_out(taken, torn, gone=bool(gone)),
+        disagreement=_disagreement(wreckage, recorders, taken, told_only, torn=bool(gone)),
         counted=wreckage.world_size is not None or any(r.members for r in recorders.values()),
     )
 
@@ -108,10 +114,14 @@ def _disagreement(
     recorders: dict[int, Recorder],
     taken: WaitCensus,
     told_only: frozenset[int],
+    *,
+    torn: bool,
 ) -> Disagreement | None:
+    """`torn`: ranks were torn out of their collectives, and then their counts differ."""
+    found: Disagreement | None = None
     if taken.mismatch:
-        found: Disagreement | None = disagreement.of_mismatch(taken.mismatch)
-    else:
+        found = disagreement.of_mismatch(taken.mismatch)
+    elif not torn:
         found = disagreement.of_counts(recorders, partial=told_only)
     stacks = {one.rank: one.stack for one in wreckage.ranks if one.stack is not None}
     return disagreement.with_lines(found, recorders, stacks) if found else None
@@ -228,6 +238,11 @@ def _silent(
     ]
     spoke = len(members) - len(quiet)
     return tuple(quiet) if complained and spoke > len(quiet) else ()
+
+
+def _gone(wreckage: Wreckage, silent: tuple[int, ...]) -> tuple[int, ...]:
+    closed = vanished.closed_first(wreckage)
+    return silent if closed and not vanished.was_alive(wreckage, set(silent)) else ()
 
 
 def _left_a_sign(wreckage: Wreckage, rank: int) -> bool:

@@ -13,17 +13,10 @@ import msgspec
 
 from holdfast import text
 from holdfast.analysis.collectives.standstills import Standstill
-from holdfast.analysis.logs import blame, odd_ranks, own_errors
-from holdfast.analysis.logs.patterns import peers, watchdog
+from holdfast.analysis.logs import blame, odd_ranks, own_errors, vanished
+from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.findings import Culprit
-
-_ENDED = (peers.GLOO_CLOSED, peers.GLOO_BROKEN, peers.NCCL_CLOSED, peers.NCCL_REMOTE)
-"""a connection that closes or is reset: the process at its other end has ended. One that is
-stopped, or whose machine is gone, keeps it open until a timeout"""
-
-
-_ENDED_NAMES = frozenset(one.name for one in _ENDED)
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,13 +73,37 @@ def find(wreckage: Wreckage) -> Suspect | None:
     known = blame.of(wreckage)
     if known.explained or known.disagreement:
         return None
-    found = _behind(wreckage) or _named(wreckage) or _unheard(wreckage) or _inside(wreckage)
+    found = (
+        _gone(wreckage)
+        or _behind(wreckage)
+        or _named(wreckage)
+        or _unheard(wreckage)
+        or _inside(wreckage)
+    )
     return None if found is None or _ended_by_itself(wreckage, found.ranks) else found
 
 
 def _ended_by_itself(wreckage: Wreckage, ranks: tuple[int, ...]) -> bool:
     """Its launcher saw it fail: whatever it was, it did not keep the others waiting."""
     return any(e.rank in ranks and e.code > 0 and not e.teardown for e in wreckage.exits)
+
+
+def _gone(wreckage: Wreckage) -> Suspect | None:
+    """Connections closed before any rank gave up, and only these have nothing to say."""
+    known = blame.of(wreckage)
+    gone = known.gone
+    if not gone or not _silence_counts(wreckage, gone):
+        return None
+    logged = all(blame.has_log(wreckage, rank) for rank in gone)
+    return Suspect(
+        ranks=gone,
+        how="mute" if logged and known.signalled else "unheard",
+        victims=known.others(*gone),
+        place=known.place,
+        one_of=len(gone) > 1,
+        ended=True,
+        seen=tuple(sorted(blame.first_complaint(wreckage), key=vanished.is_vaguer)),
+    )
 
 
 def _behind(wreckage: Wreckage) -> Suspect | None:
@@ -104,7 +121,7 @@ def _behind(wreckage: Wreckage) -> Suspect | None:
         victims=known.others(*behind),
         place=place,
         whole=known.counted and not known.census.unread and _dumped(wreckage, behind),
-        ended=bool(wreckage.seen(*_ENDED)) and not wreckage.seen(*own_errors.TIMEOUTS),
+        ended=vanished.any_closed(wreckage) and not wreckage.seen(*own_errors.TIMEOUTS),
         seen=blame.first_complaint(wreckage),
     )
 
@@ -145,57 +162,23 @@ def _unheard(wreckage: Wreckage) -> Suspect | None:
     if not dumped and not known.silent and not wreckage.recorders.keys() >= set(silent):
         return None  # fewer spoke than were silent
     logged = all(blame.has_log(wreckage, rank) for rank in silent)
-    alive = _was_alive(wreckage, silent)
+    alive = vanished.was_alive(wreckage, set(silent))
     return Suspect(
         ranks=silent,
         how="mute" if logged and known.signalled else "unheard",
         victims=known.others(*silent),
         place=known.place,
         one_of=len(silent) > 1,
-        ended=not alive and _closed_first(wreckage),
+        ended=not alive and vanished.closed_first(wreckage),
         alive=alive,
         heeded_sigterm=_heeded_sigterm(wreckage, silent),
         seen=blame.first_complaint(wreckage),
     )
 
 
-def _closed_first(wreckage: Wreckage) -> bool:
-    """A connection closed before the first timeout: after it, the first rank to give up closes
-    its own. Where no times show the order, a rank that never timed out must have seen it."""
-    closed, timeouts = wreckage.seen(*_ENDED), wreckage.seen(*own_errors.TIMEOUTS)
-    if not closed or not timeouts:
-        return bool(closed)
-    if _gloo_timed_out(wreckage):
-        return False  # Gloo raises at once on a connection that closes: then none times out
-    times = [[one.line.at for one in seen] for seen in (closed, timeouts)]
-    if all(at is not None for side in times for at in side):
-        first, timeout = (min(at for at in side if at is not None) for side in times)
-        return first <= timeout
-    firsts = blame.first_complaint(wreckage)
-    return any(one.pattern in _ENDED_NAMES for one in firsts)
-
-
 def _heeded_sigterm(wreckage: Wreckage, silent: tuple[int, ...]) -> bool | None:
     codes = [e.code for e in wreckage.exits if e.rank in silent and e.teardown]
     return all(code == -signal.SIGTERM for code in codes) if codes else None
-
-
-def _gloo_timed_out(wreckage: Wreckage) -> bool:
-    return bool(wreckage.seen(watchdog.GLOO_TIMEOUT, watchdog.GLOO_WAIT))
-
-
-_LAUNCHERS = ("torchrun", "deepspeed", "torch.multiprocessing", "mpirun", "horovod")
-
-
-def _was_alive(wreckage: Wreckage, silent: tuple[int, ...]) -> bool:
-    """At the time of the timeouts."""
-    if _gloo_timed_out(wreckage) or any(e.rank in silent and e.teardown for e in wreckage.exits):
-        return True
-    told = [end for end in wreckage.exits if end.teller in _LAUNCHERS]
-    listed = {end.rank for end in told}
-    one_machine = len(wreckage.hosts) < 2 and all(e.local_rank in (None, e.rank) for e in told)
-    waited = wreckage.seen(watchdog.WATCHDOG, watchdog.WAIT_TIMEOUT)
-    return bool(told and waited) and one_machine and listed.isdisjoint(silent)
 
 
 def _inside(wreckage: Wreckage) -> Suspect | None:

@@ -13,7 +13,8 @@ Fix            Make all ranks run the same number of steps (see uneven-inputs), 
                `dist.barrier()` and `dist.destroy_process_group()` on all of them.
 Known limits   From logs alone a normal exit is known only if torch (`destroy_process_group() was
                not called before program exit`), NCCL, torchrun or DeepSpeed recorded it, or if the
-               last line of the rank says so; one that just stops logging looks like rank-stuck.
+               last line of the rank says so. One that just stops logging looks like rank-killed
+               where connections to it closed (both are said), and else like rank-stuck.
 Sources        torch/distributed/elastic/agent/server/api.py: exit code 0 is healthy
                https://docs.pytorch.org/docs/stable/distributed.html#shutdown
                https://github.com/pytorch/pytorch/issues/78531
@@ -24,7 +25,7 @@ from __future__ import annotations
 from holdfast import text
 from holdfast.analysis.collectives import wait_graph, waits
 from holdfast.analysis.job import phrases, stall
-from holdfast.analysis.logs import blame, odd_ranks
+from holdfast.analysis.logs import blame, odd_ranks, suspects
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import endings, launchers
 from holdfast.analysis.logs.patterns.endings import LEFT_OPEN
@@ -194,6 +195,27 @@ def _sure(wreckage: Wreckage, put_away: list[Sighting]) -> float:
         for one in complaints
     )
     return 0.45 if late else 0.7 if warned else 0.6
+
+
+@FAULT.explain
+def ended_without_a_word(wreckage: Wreckage) -> Diagnosis | None:
+    """`os._exit(0)` looks like a kill from outside: a connection closes, and nothing is written."""
+    suspect = suspects.find(wreckage)
+    if suspect is None or not suspect.ended or suspect.how != "mute" or len(suspect.ranks) > 1:
+        return None
+    rank = suspect.ranks[0]
+    return FAULT.diagnosis(
+        f"rank {rank} may have ended by itself without a word (`os._exit`, which runs no clean-up, "
+        f"or a script that left early): connections closed while {text.ranks(suspect.victims)} "
+        "still needed it; in these lines a kill from outside looks the same",
+        confidence=0.4,
+        seen=suspect.seen,
+        culprit=suspects.culprit_on(wreckage, suspect),
+        victims=suspect.victims,
+        fix=FIX,
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=blame.unknown(wreckage, rank),
+    )
 
 
 @FAULT.explain

@@ -15,7 +15,7 @@ Fix            Find the sender. A scheduler: request more time or memory. A pers
                with the job. holdfast restarts the group.
 Known limits   The kernel does not record who sent a signal, so the sender is not known without
                auditing. From logs alone, a rank that vanished without a message may also have
-               crashed.
+               crashed, or have ended by itself (rank-exits-early): both are said.
 Sources        https://man7.org/linux/man-pages/man7/signal.7.html
                https://man7.org/linux/man-pages/man2/pidfd_open.2.html
                https://www.freedesktop.org/software/systemd/man/latest/systemd-oomd.service.html
@@ -32,6 +32,7 @@ from holdfast.analysis.logs import blame, sightings, suspects
 from holdfast.analysis.logs.own_errors import Trouble
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel, launchers
+from holdfast.analysis.logs.suspects import Suspect
 from holdfast.analysis.logs.wreckage import Exit, Wreckage
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene import exits, surroundings
@@ -142,15 +143,18 @@ def _victims_in_words(others: tuple[int, ...]) -> str:
 def rank_vanished(wreckage: Wreckage) -> Diagnosis | None:
     """No message and no dump, although a running rank answers a request for dumps."""
     suspect = suspects.find(wreckage)
-    if suspect is None or suspect.how not in ("mute", "unheard") or len(suspect.ranks) > 1:
+    if suspect is None or suspect.how not in ("mute", "unheard") or suspect.alive:
         return None
-    if suspect.alive:
+    several = len(suspect.ranks) > 1
+    if several and not suspect.ended:
         return None
-    mute, rank = suspect.how == "mute", suspect.ranks[0]
+    mute, ranks = suspect.how == "mute", text.ranks(suspect.ranks)
     if suspect.ended:
         why = (
-            "the connections to it closed, so its process had exited: probably killed from outside"
-        )
+            "connections closed before any rank timed out, so one or more of them had exited"
+            if several
+            else "the connections to it closed, so its process had exited"
+        ) + ": probably killed from outside, perhaps ended by itself (`os._exit`)"
     else:
         reply = "did not answer the request for dumps" if mute else "wrote nothing"
         why = (
@@ -158,18 +162,28 @@ def rank_vanished(wreckage: Wreckage) -> Diagnosis | None:
             "and shared memory report none)"
         )
     return FAULT.diagnosis(
-        f"rank {rank} vanished without a message, and {why}; "
+        f"{ranks} vanished without a message, and {why}; "
         f"{text.ranks(suspect.victims)} only noticed",
-        confidence=(0.75 if mute else 0.5) if suspect.ended else 0.45 if mute else 0.3,
+        confidence=_sure_of_silence(suspect),
         seen=suspect.seen,
         culprit=suspects.culprit_on(wreckage, suspect),
         victims=suspect.victims,
         fix=FIND_SENDER,
         next=SHOW_KERNEL_LOG,
         ruled_out=blame.ruled_out(wreckage),
-        unknown=("how it ended: no launcher reported its exit code",
-                 *blame.unknown(wreckage, rank)),
-    )  # fmt: skip
+        unknown=(
+            ("which of them ended, and how" if several else "how it ended")
+            + ": no launcher reported an exit code",
+            *blame.unknown(wreckage, *suspect.ranks[:2]),
+        ),
+    )
+
+
+def _sure_of_silence(suspect: Suspect) -> float:
+    mute = suspect.how == "mute"
+    if not suspect.ended:
+        return 0.45 if mute else 0.3
+    return 0.75 if mute and len(suspect.ranks) == 1 else 0.5
 
 
 KNOWN_SENDER = FAULT.log_pattern(
