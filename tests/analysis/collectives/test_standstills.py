@@ -185,6 +185,20 @@ def test_of_a_small_gloo_group_only_those_seen_in_it_are_missed() -> None:
     assert seen.roots == (1,)
 
 
+@pytest.mark.parametrize(("came", "near"), [(4, (4,)), (5, ())])
+def test_the_partner_of_a_lost_dump_may_have_left_one_out(came: int, near: tuple[int, ...]) -> None:
+    """Gloo lists no members: that 4 has a partner, the pairs beside it show; it is 5, whose dump
+    is lost and which waits for 4."""
+    gloo: Any = {"profiling_name": "gloo:all_reduce"}
+
+    def of_pair(pair: str, last: int) -> list[Any]:
+        return [*up_to(last, pair, **gloo), *up_to(2, waits=True, **gloo)]
+
+    pairs = {rank: of_pair("xy"[rank // 2], 5) for rank in range(4)}
+    seen = take({**pairs, 4: of_pair("z", came)}, groups={}, world=6)
+    assert (seen.unseen, seen.near) == ((5,), near)
+
+
 # --- messages ------------------------------------------------------------------------------------
 
 STAGES = {"pp": (4, 5, 6)}

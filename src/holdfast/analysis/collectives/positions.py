@@ -144,6 +144,21 @@ class OpenCollectives:
                 for rank in self._group(group).members
                 if self.first_open.get(rank, {}).get(group) is None
             }
+        return found | (self._left_one_out if wanted else set())
+
+    @cached_property
+    def _left_one_out(self) -> set[int]:
+        """Of groups that no recorder lists, one of whose members may be without a recorder: ranks
+        that wait for nothing there, while the groups beside it have come further."""
+        found: set[int] = set()
+        for group, ranks in self.recorders.seen.items():
+            if self._group(group).known:
+                continue
+            last = max(self.recorders[rank].entered[group] for rank in ranks)
+            if siblings.is_whole(group, last + 1, self.recorders):
+                continue
+            if siblings.beside(group, last + 1, self.recorders):
+                found |= {r for r in ranks if self.first_open[r].get(group) is None}
         return found
 
     def _lost_track(self, rank: int) -> bool:

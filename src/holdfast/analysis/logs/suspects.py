@@ -65,7 +65,7 @@ def doubts(wreckage: Wreckage, suspect: Suspect) -> tuple[str, ...]:
     if read and suspect.how == "absent":
         why.append(f"{text.ranks(read)} may wait for the end of a send")
     elif read:
-        why.append(f"the recorders of {text.ranks(read)} show scripts, not GPUs")
+        why.append(f"it may itself have waited for {text.ranks(read)}")
     return (f"which of them it was: {', and '.join(why)}",)
 
 

@@ -119,8 +119,12 @@ def others_waited_for_one_rank(wreckage: Wreckage) -> Diagnosis | None:
     suspect = suspects.find(wreckage)
     if suspect is None or suspect.ended or suspect.how == "inside":
         return None
-    ranks = text.ranks(suspect.ranks)
+    # What is near an unheard rank has a recorder, and may have come.
+    unheard = [r for r in suspect.ranks if r not in wreckage.recorders]
+    ranks = text.ranks(unheard if suspect.how == "unheard" and unheard else suspect.ranks)
     who = f"one or more of {ranks}" if suspect.one_of else ranks
+    if suspect.one_of and len(unheard) == 1:
+        who = f"{ranks}, or a rank that it waited for,"
     how = {
         "absent": _behind(wreckage, suspect),
         "named": "torch names it",
