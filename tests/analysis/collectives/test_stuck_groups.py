@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.analysis.collectives import standstills, wait_graph
 from holdfast.analysis.collectives.positions import Wait
@@ -138,6 +140,31 @@ def test_a_rank_with_nothing_but_sends_open_may_be_the_one_that_is_elsewhere() -
 def test_two_culprits_at_once_a_circle_and_a_rank_that_never_came() -> None:
     graph = wait_graph.of_waits({0: wait(0, 1, 3), 1: wait(1, 0), 2: wait(2, 3)})
     assert (set(graph.ends), graph.circles) == ({3}, (frozenset({0, 1}),))
+
+
+ranks = st.integers(0, 7)
+
+
+@given(st.dictionaries(ranks, st.frozensets(ranks)), st.data())
+def test_waits_that_share_their_sets_lead_where_each_single_one_leads(
+    waits: dict[int, frozenset[int]], data: st.DataObject
+) -> None:
+    sure = {r: frozenset(o for o in w if data.draw(st.booleans())) for r, w in waits.items()}
+    graph = wait_graph.follow(waits, sure)
+    reach, surely = reached(waits), reached(sure)
+    assert graph.ends == {o for others in waits.values() for o in others} - waits.keys()
+    assert graph.led == {r for r in waits if reach[r] & graph.ends}
+    mutual = {frozenset(o for o in surely[r] if r in surely.get(o, ())) | {r} for r in waits}
+    assert set(graph.circles) == {circle for circle in mutual if len(circle) > 1}
+    assert list(graph.circles) == sorted(graph.circles, key=min)
+
+
+def reached(waits: dict[int, frozenset[int]]) -> dict[int, set[int]]:
+    found = {rank: set(others) for rank, others in waits.items()}
+    for _ in waits:
+        for others in found.values():
+            others |= {far for near in set(others) for far in found.get(near, ())}
+    return found
 
 
 # --- messages ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,9 +62,15 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> frozenset[int]:
-        """The ranks it waits for. One that is surely missing explains a wait; only where there is
-        none may it be one that left no recorder."""
-        return frozenset(self.absent) | frozenset(self.behind) or frozenset(self.unread)
+        """The ranks it waits for."""
+        return frozenset[int]().union(*self.awaited)
+
+    @property
+    def awaited(self) -> tuple[tuple[int, ...], ...]:
+        """These, as the tuples that many waits share. One that is surely missing explains a wait;
+        only where there is none may it be one that left no recorder."""
+        sure = tuple(ranks for ranks in (self.absent, self.behind) if ranks)
+        return sure or ((self.unread,) if self.unread else ())
 
     @property
     def title(self) -> str:
@@ -84,6 +91,16 @@ class _Group(msgspec.Struct, frozen=True, kw_only=True):
     """the last collective that some member has finished and every one has entered"""
 
 
+class _Missing(NamedTuple):
+    """From one collective: what many waits have in common."""
+
+    absent: tuple[int, ...]
+    behind: tuple[int, ...]
+    behind_ones: frozenset[int]
+    """the same, for each of them to look itself up"""
+    unread: tuple[int, ...]
+
+
 class OpenCollectives:
     """Of all ranks of a world: what many of them share is worked out once."""
 
@@ -100,7 +117,7 @@ class OpenCollectives:
         self.partial = partial
         self.everyone = frozenset((*recorders, *ended, *unread))
         self.groups: dict[str, _Group] = {}
-        self.missing: dict[tuple[str, int], tuple[tuple[int, ...], ...]] = {}
+        self.missing: dict[tuple[str, int], _Missing] = {}
 
     def of(self, rank: int) -> list[Wait]:
         """The first one of each group that is not over, the one entered first before others;
@@ -111,14 +128,14 @@ class OpenCollectives:
             if entry is not None and entry.started is False and not self._lost_track(rank):
                 continue  # its GPU is busy with something before it, and waits for no rank there
             about = self._group(group)
-            absent, behind, unread = self._missing(group, sequence)
+            absent, behind, behind_ones, unread = self._missing(group, sequence)
             wait = Wait(
                 rank=rank,
                 group=group,
                 sequence=sequence,
                 op=entry.op if entry else "",
                 absent=absent,
-                behind=() if rank in behind else behind,
+                behind=() if rank in behind_ones else behind,
                 gone=about.gone,
                 alone=not about.known and about.members == (rank,),
                 unread=unread,
@@ -224,8 +241,7 @@ class OpenCollectives:
         alike = self.recorders.kinds.get(group, {}).get(sequence)
         return entry is not None and alike is not None and entry.op not in ONE_SIDED
 
-    def _missing(self, group: str, sequence: int) -> tuple[tuple[int, ...], ...]:
-        """The members that are absent, those that are behind, and those of which it is unknown."""
+    def _missing(self, group: str, sequence: int) -> _Missing:
         if (group, sequence) not in self.missing:
             absent, behind, unread = [], [], self._group(group).unread
             if unread and not self._group(group).known:
@@ -236,7 +252,9 @@ class OpenCollectives:
                     absent.append(rank)
                 elif self._is_behind(rank, self._entry(rank, group, sequence)):
                     behind.append(rank)
-            self.missing[group, sequence] = tuple(absent), tuple(behind), unread
+            self.missing[group, sequence] = _Missing(
+                tuple(absent), tuple(behind), frozenset(behind), unread
+            )
         return self.missing[group, sequence]
 
     def _has_reached(self, rank: int, group: str, sequence: int) -> bool:

@@ -120,7 +120,7 @@ def take(
     inside = {
         r
         for r in graph.ends & waits.keys()
-        if not all(w.only_sends and w.missing for w in waits[r])
+        if not all(w.only_sends and w.awaited for w in waits[r])
     }
     inside |= {m.peer for r in inside for m in posted[r] if messages.counterpart(m, posted)}
     vague = (graph.ends & partial) - _surely_missing(waits)
@@ -166,7 +166,8 @@ def _near(waits: Mapping[int, Iterable[Wait]], unseen: Set[int]) -> set[int]:
 
 
 def _surely_missing(waits: Mapping[int, Iterable[Wait]]) -> set[int]:
-    return set().union(*{frozenset(wait.absent) for own in waits.values() for wait in own})
+    shared = {id(wait.absent): wait.absent for own in waits.values() for wait in own}
+    return set().union(*shared.values())
 
 
 def _standstills(

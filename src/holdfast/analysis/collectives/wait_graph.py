@@ -1,4 +1,9 @@
-"""Follow waits from rank to rank, to ranks that wait for no other, or round in a circle."""
+"""Follow waits from rank to rank, to ranks that wait for no other, or round in a circle.
+
+In a large job thousands of ranks wait for the same thousands of others. They share one set of
+these, and the way leads from each rank to its set and on to the ranks in it, so that the time grows
+with the number of ranks and not with its square.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,9 @@ TRIED = 16
 """ranks of which it is tried whether the circle opens without them"""
 
 Edges = Mapping[int, frozenset[int]]
-"""rank -> the ranks it waits for, each of them"""
+"""rank -> the ranks it waits for, each of them; perhaps itself too, which counts for nothing"""
+_Node = int | frozenset[int]
+"""a rank, or the ranks that some wait for"""
 
 
 class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +40,11 @@ def of_waits(waits: Mapping[int, Iterable[Wait]]) -> WaitGraph:
     """A send waits for its receiver, its script seldom does. So a rank that has nothing but sends
     open waits where that leads to an end; where it only closes a circle, it is an end itself."""
     listed = {rank: positions.holding(own) for rank, own in waits.items()}
-    edges = {r: missing for r, own in listed.items() if (missing := _missing(own) - {r})}
-    sure = {r: frozenset().union(*((*w.absent, *w.behind) for w in listed[r])) for r in edges}
-    senders = {r for r in edges if all(w.only_sends for w in listed[r] if w.missing)}
+    shared = _SharedSets()
+    missing = {r: shared.union(p for w in own for p in w.awaited) for r, own in listed.items()}
+    edges = {rank: others for rank, others in missing.items() if others and others != {rank}}
+    sure = {r: shared.union(p for w in listed[r] for p in (w.absent, w.behind)) for r in edges}
+    senders = {r for r in edges if all(w.only_sends for w in listed[r] if w.awaited)}
     graph = follow(edges, sure)
     closing = sorted(senders.intersection(rank for circle in graph.circles for rank in circle))
     opened = {rank: _without([rank], edges, sure) for rank in closing[:TRIED]}
@@ -55,70 +64,83 @@ def _without(ranks: Iterable[int], edges: Edges, sure: Edges) -> WaitGraph:
     return follow(kept, {rank: sure[rank] for rank in kept})
 
 
-def _missing(waits: Iterable[Wait]) -> frozenset[int]:
-    return frozenset[int]().union(*(wait.missing for wait in waits))
+class _SharedSets:
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, ...], frozenset[int]] = {}
+
+    def union(self, parts: Iterable[tuple[int, ...]]) -> frozenset[int]:
+        """Of tuples that many waits have in common. To compare them would take as long as to make
+        the set again, so they are known by their identity; the waits keep them alive."""
+        listed = [part for part in parts if part]
+        key = tuple(map(id, listed))
+        if key not in self._found:
+            self._found[key] = frozenset[int]().union(*listed)
+        return self._found[key]
 
 
 def follow(waits: Edges, sure: Edges | None = None) -> WaitGraph:
     """`sure`: those of the waits that are certain, if not all are; only such close a circle."""
     ends = frozenset[int]().union(*set(waits.values())) - waits.keys()
-    waiters = _turned_round(waits)
-    led: set[int] = set()
-    ahead = list(ends)
-    while ahead:
-        new = waiters.get(ahead.pop(), set()) - led
-        led |= new
-        ahead += new
+    back, seen = _turned_round(waits), set[_Node]()
+    led = {node for end in ends for node in _in_leaving_order(end, back, seen) if node in waits}
     closing = waits if sure is None else sure
-    back = waiters if sure is None else _turned_round(sure)
-    inner = {rank: back.get(rank, set()) & closing.keys() for rank in closing}
-    circles = tuple(sorted(_circles(closing, inner), key=min))
+    circles = tuple(sorted(_circles(closing), key=min))
     return WaitGraph(
         ends=ends,
-        led=frozenset(led),
+        led=_ranks(led),
         circles=circles,
         ring=_ring(closing, circles[0]) if circles else (),
     )
 
 
-def _turned_round(waits: Edges) -> dict[int, set[int]]:
-    """Rank -> the ranks that wait for it. In a large job thousands wait for the same ranks, so
-    each set of ranks is gone through once."""
-    together: dict[frozenset[int], set[int]] = {}
+def _ways(waits: Edges) -> dict[_Node, Iterable[_Node]]:
+    """From ranks to what they wait for."""
+    ways: dict[_Node, Iterable[_Node]] = {others: others for others in waits.values()}
+    ways.update((rank, (others,)) for rank, others in waits.items())
+    return ways
+
+
+def _turned_round(waits: Edges) -> dict[_Node, list[_Node]]:
+    """From ranks to what waits for them."""
+    ways: dict[_Node, list[_Node]] = {rank: [] for rank in waits}
     for rank, others in waits.items():
-        together.setdefault(others, set()).add(rank)
-    waiters: dict[int, set[int]] = {}
-    for others, ranks in together.items():
+        ways.setdefault(others, []).append(rank)
+    for others in set(waits.values()):
         for other in others:
-            waiters[other] = waiters[other] | ranks if other in waiters else ranks
-    return waiters
+            ways.setdefault(other, []).append(others)
+    return ways
 
 
-def _circles(waits: Edges, waiters: Mapping[int, Iterable[int]]) -> Iterator[frozenset[int]]:
+def _ranks(nodes: Iterable[_Node]) -> frozenset[int]:
+    return frozenset(node for node in nodes if isinstance(node, int))
+
+
+def _circles(waits: Edges) -> Iterator[frozenset[int]]:
     """Ranks each of which waits for every other one by some way (Kosaraju's algorithm)."""
-    seen: set[int] = set()
-    left = [rank for start in waits for rank in _in_leaving_order(start, waits, seen)]
+    ways, back = _ways(waits), _turned_round(waits)
+    seen: set[_Node] = set()
+    left = [node for start in waits for node in _in_leaving_order(start, ways, seen)]
     seen = set()
     for start in reversed(left):
-        found = frozenset(_in_leaving_order(start, waiters, seen))
+        found = _ranks(_in_leaving_order(start, back, seen))
         if len(found) > 1:
             yield found
 
 
 def _in_leaving_order(
-    start: int, ways: Mapping[int, Iterable[int]], seen: set[int]
-) -> Iterator[int]:
+    start: _Node, ways: Mapping[_Node, Iterable[_Node]], seen: set[_Node]
+) -> Iterator[_Node]:
     """All that can be reached from there and was not `seen`; each after all that follows it."""
     if start in seen or start not in ways:
         return
     seen.add(start)
     path = [(start, iter(ways[start]))]
     while path:
-        rank, others = path[-1]
-        following = next((r for r in others if r not in seen and r in ways), None)
+        node, others = path[-1]
+        following = next((n for n in others if n not in seen and n in ways), None)
         if following is None:
             path.pop()
-            yield rank
+            yield node
         else:
             seen.add(following)
             path.append((following, iter(ways[following])))
@@ -128,8 +150,12 @@ def _ring(waits: Edges, circle: frozenset[int]) -> tuple[int, ...]:
     """Following any of them within the circle comes back."""
     path = [min(circle)]
     places = {path[0]: 0}
+    nexts: dict[frozenset[int], int] = {}
     while True:
-        following = min(waits[path[-1]] & circle)
+        others = waits[path[-1]]
+        if others not in nexts:
+            nexts[others] = min(others & circle)
+        following = nexts[others]
         if following in places:
             found = path[places[following] :]
             lowest = found.index(min(found))

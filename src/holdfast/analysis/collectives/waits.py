@@ -145,7 +145,7 @@ def _only(wait: Wait | None) -> list[Wait]:
 def _wait(view: RankView, positions: OpenCollectives) -> Wait | None:
     shown = _shown_waiting(view)
     # One that all have entered is in flight: only the stack makes it a wait.
-    found = [w for w in _open(view, positions) if w.missing or w.gone or shown is True]
+    found = [w for w in _open(view, positions) if w.awaited or w.gone or shown is True]
     if found:
         # The one that a rank is missing from is what it waits in; any other is merely in flight.
         chosen = max(found, key=lambda w: (bool(w.absent), bool(w.behind), bool(w.gone)))
@@ -216,7 +216,7 @@ def _named(
     return frozenset(
         rank
         for rank in graph.ends
-        if all(w.only_sends and w.missing and not w.gone for w in open_ones.get(rank, ()))
+        if all(w.only_sends and w.awaited and not w.gone for w in open_ones.get(rank, ()))
         and (rank not in waits or waits[rank].only_sends)
     )
 

@@ -71,7 +71,7 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.own or self.ended)
 
     def others(self, *culprits: int | None) -> tuple[int, ...]:
-        return tuple(rank for rank in self.victims if rank not in culprits)
+        return tuple(sorted((self.waited | self.lost).difference(culprits)))
 
 
 def of(wreckage: Wreckage) -> Blame:

@@ -34,6 +34,12 @@ class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
     def ranks(self) -> tuple[int, ...]:
         return tuple(sorted(rank for side in self.sides.values() for rank in side))
 
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Those that are not odd."""
+        odd = set(self.odd)
+        return tuple(rank for rank in self.ranks if rank not in odd)
+
     def words(self) -> str:
         """'ranks 0-2 all_reduce [4] in #11; rank 3 barrier in #11, called in save() at a.py:9'"""
         return "; ".join(

@@ -213,7 +213,11 @@ class Wreckage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return cast("_Answer", answers[question])
 
     def rank(self, number: int) -> RankRemains | None:
-        return next((one for one in self.ranks if one.rank == number), None)
+        return self._by_rank.get(number)
+
+    @functools.cached_property
+    def _by_rank(self) -> dict[int, RankRemains]:
+        return {one.rank: one for one in reversed(self.ranks)}
 
     def roots(self, rank: int | None = None, *, but: Iterable[str] = ()) -> tuple[Sighting, ...]:
         """Sightings that may be a cause, of one rank or of all, without those of some faults."""

@@ -53,6 +53,7 @@ _INNER = re.compile(
     r"Original Traceback \(most recent|Traceback \(most recent call last\): \(RANK \d"
 )
 """the message of an exception that torch raises again goes on with its traceback"""
+_INNER_MARKS = ("Original Traceback (", " last): (RANK ")
 
 
 class ParsedException(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +206,10 @@ def _message(
     """The message with the lines that continue it, and the number of its last line."""
     parts, last, most = [text], start, MORE_LINES
     bare = _goes_on_bare(first, following, grammar)
-    for number, raw in enumerate(following[start : start + INNER_LINES], start=start + 1):
+    window = following[start : start + INNER_LINES]
+    if not any(mark in raw for raw in window for mark in _INNER_MARKS):
+        window = window[:MORE_LINES]  # to take a line apart costs far more than to search it
+    for number, raw in enumerate(window, start=start + 1):
         other = head(raw, grammar)
         if not _is_same(first, other, bare=bare):
             continue

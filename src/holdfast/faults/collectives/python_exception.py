@@ -135,8 +135,9 @@ def _then_exited(view: RankView) -> str:
 @FAULT.explain
 def first_exception_in_the_logs(wreckage: Wreckage) -> Diagnosis | None:
     """The first exception that is not about another rank."""
-    causes = [r for r in wreckage.raised if own_errors.tells_a_cause(r) and _is_own(wreckage, r)]
-    refused = broken_scripts.refused(wreckage)
+    troubles = {(t.line.source, t.line.number) for t in blame.of(wreckage).own}
+    causes = [r for r in wreckage.raised if own_errors.tells_a_cause(r) and _is_own(r, troubles)]
+    refused = set(broken_scripts.refused(wreckage))
     causes = [r for r in causes if r not in refused]
     if not causes:
         return None
@@ -209,9 +210,8 @@ def _is_nccl(raised: LoggedException) -> bool:
     return raised.text.startswith(("NCCL error", "NCCL Error"))
 
 
-def _is_own(wreckage: Wreckage, raised: LoggedException) -> bool:
+def _is_own(raised: LoggedException, troubles: set[tuple[str, int]]) -> bool:
     """Not a consequence: the same rank had not reported before that it lost or missed another."""
-    troubles = {(t.line.source, t.line.number) for t in blame.of(wreckage).own}
     return bool(raised.root_slugs) or (raised.line.source, raised.line.number) in troubles
 
 

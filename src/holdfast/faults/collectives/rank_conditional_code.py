@@ -181,7 +181,7 @@ def ranks_ran_different_collectives(wreckage: Wreckage) -> Diagnosis | None:
         seen=told or blame.first_complaint(wreckage),
         evidence=() if told else odd_ranks.evidence(found),
         culprit=odd_ranks.culprit(found),
-        victims=[rank for rank in found.ranks if rank not in found.odd],
+        victims=found.others,
         fix=FIX,
         next=DETAIL,
         ruled_out=blame.ruled_out(wreckage),

@@ -132,7 +132,7 @@ def some_ranks_were_past_the_loop(wreckage: Wreckage) -> Diagnosis | None:
         seen=(*at_end[-1:], *blame.first_complaint(wreckage)),
         evidence=odd_ranks.evidence(found),
         culprit=odd_ranks.culprit(found),
-        victims=[rank for rank in found.ranks if rank not in found.odd],
+        victims=found.others,
         fix=FIX,
         ruled_out=blame.ruled_out(wreckage),
         unknown=("how many batches each rank had",),
