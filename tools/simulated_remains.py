@@ -55,6 +55,9 @@ class Traps:
     """seconds by which the clocks of nodes differ"""
     stacks: bool
     """`run` could take stacks"""
+    torn: frozenset[int] = frozenset()
+    """ranks that lost a connection to a killed one: NCCL's abort ended what they were in, and they
+    went no further"""
 
     def of_run(self) -> Traps:
         """`run` sets TORCH_NCCL_ENABLE_TIMING."""
@@ -77,6 +80,21 @@ def random_traps(random: Random, job: Job) -> Traps:
     )
 
 
+def torn_out(random: Random, job: Job) -> frozenset[int]:
+    """Most of those that were in a collective or a message with a killed rank: sockets tell, shared
+    memory and RDMA do not. Empty where no rank was killed, or none of NCCL's noticed."""
+    if job.backend != "nccl":
+        return frozenset()
+    killed = {p.rank for p in job.players if p.halted and p.did and p.did.kind == "killed"}
+    near = [
+        p.rank
+        for p in job.players
+        if not _is_gone(p)
+        and any(i.started and killed & set(m.ranks) for i in p.undone for m in i.meetings)
+    ]
+    return frozenset(rank for rank in near if random.random() < 0.8)
+
+
 class Remains:
     def __init__(self, job: Job, traps: Traps) -> None:
         self.job, self.traps = job, traps
@@ -94,6 +112,8 @@ class Remains:
     def entries(self, me: Player) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         kept = [i for i in me.issued if self.job.backend == "nccl" or not i.op.messages]
+        if me.rank in self.traps.torn:
+            kept = [replace(issue, done=True) if issue.started else issue for issue in kept]
         over = [issue for issue in kept if issue.done]
         noted_late = over[-1] if over and me.rank in self.traps.late_notes else None
         if noted_late is kept[-1]:
@@ -189,12 +209,14 @@ class Remains:
 
     def log(self) -> bytes:
         """Of NCCL ranks: those that wait report a timeout, the others that they were told of it."""
-        lines = []
+        lines = [f"[rank{p.rank}]: step 4" for p in self.job.players if self.traps.torn]
         for me in self.job.players:
             if _is_gone(me):
                 continue
             open_ones = [issue for issue in me.undone if issue.started]
-            if open_ones:
+            if me.rank in self.traps.torn:
+                lines += [*self._lost_a_peer(me, open_ones[0]), *self._was_told(me)]
+            elif open_ones:
                 lines += self._timed_out(me, open_ones[0])
             else:
                 lines += self._was_told(me)
@@ -215,6 +237,22 @@ class Remains:
             f"sequence id: {number} PG status: {self._status(me, issue.group)}"
         )
         return [caught, status]
+
+    def _lost_a_peer(self, me: Player, issue: Issue) -> list[str]:
+        number, size = issue.sequence + self.traps.first_number, issue.size
+        caught = (
+            f"[rank{me.rank}]:[E1116 00:53:15.243127245 ProcessGroupNCCL.cpp:612] [Rank {me.rank}] "
+            f"Collective WorkNCCL(SeqNum={number}, OpType={_OPS.get(issue.op.op, 'COALESCED')}, "
+            f"NumelIn={size}, NumelOut={size}, Timeout(ms)={HUNG * 1000:.0f}) raised the following "
+            "async exception: NCCL error: remote process exited or there was a network error, NCCL "
+            "version 2.28.9"
+        )
+        remote = "A call failed possibly due to a network error or a remote process exiting"
+        return [
+            caught,
+            f"[rank{me.rank}]: ncclRemoteError: {remote} prematurely.",
+            f"[rank{me.rank}]: socketProgress: Connection closed by remote peer node-2<43748>",
+        ]
 
     def _was_told(self, me: Player) -> list[str]:
         prefix = f"[rank{me.rank}]:[E1116 01:03:16.448308057 ProcessGroupNCCL.cpp:"

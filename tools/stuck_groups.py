@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -32,10 +33,11 @@ from holdfast.explain.gather import gather_bytes
 from holdfast.explain.read.collected import Collected
 from holdfast.run.watch.verdict import judge
 from tools.simulated_job import Job, random_job
-from tools.simulated_remains import Remains, random_traps
+from tools.simulated_remains import Remains, random_traps, torn_out
 
-WAYS = ("dumps", "files", "lines", "both", "run")
-"""by which the remains are judged: dumps, the same as files, watchdog lines, both, and live"""
+WAYS = ("dumps", "files", "lines", "both", "torn", "run")
+"""by which the remains are judged: dumps, the same as files, watchdog lines, both, both after ranks
+were torn out of their collectives by a killed one, and live"""
 
 
 class Answer(NamedTuple):
@@ -64,8 +66,16 @@ def samples(count: int, *, first: int = 0, largest: int = 512) -> Iterator[Sampl
         random = Random(seed)
         remains = Remains(job, random_traps(random, job))
         for way in _ways(random, job):
-            answer = ask(way, remains)
-            yield Sample(seed, way, job, remains, answer, grade(job, answer))
+            yield _sample(seed, way, remains)
+        # Drawn by itself, so that a seed gives the other remains again.
+        torn = torn_out(Random(seed), job)
+        if torn and seed % 3 == 0:
+            yield _sample(seed, "torn", Remains(job, replace(remains.traps, torn=torn)))
+
+
+def _sample(seed: int, way: str, remains: Remains) -> Sample:
+    answer = ask(way, remains)
+    return Sample(seed, way, remains.job, remains, answer, grade(remains.job, answer))
 
 
 def _ways(random: Random, job: Job) -> list[str]:
@@ -207,8 +217,9 @@ def page(found: Tally, count: int, first: int, largest: int) -> list[str]:
         f"of 8 to {largest} ranks ({ranks['all'] / max(1, ranks['jobs']):.0f} on average) on "
         "random meshes of tensor, data, expert and pipeline parallel groups, one or two culprits "
         "in each, judged by the real code: from dumps as torch writes them (*dumps*, some of them "
-        "as *files*), from the lines of torch's watchdogs (*lines*, *both*), and as `holdfast run` "
-        "sees the job (*run*). Dumps are lost, clocks differ, recorders note an end late."
+        "as *files*), from the lines of torch's watchdogs (*lines*, *both*), both after a rank was "
+        "killed and its neighbours lost their connections (*torn*), and as `holdfast run` sees the "
+        "job (*run*). Dumps are lost, clocks differ, recorders note an end late."
     )
     meaning = (
         "*right*: the culprits are named and no other rank. *set*: several ranks are named, the "

@@ -74,6 +74,35 @@ def test_connections_that_close_after_a_timeout_excuse_nobody() -> None:
     assert blame.of(job).census.roots == (2,)
 
 
+def test_what_an_abort_ended_is_not_over_for_the_others() -> None:
+    """1's recorder notes #11 as done, as NCCL's abort ended it: 3 is still in it."""
+    aborted = stood(11, 11, members=MEMBERS)
+    others = dict.fromkeys((0, 3, 4, 5, 6, 7), INSIDE)
+    job = a_job(
+        lost(1),
+        *map(dump_observed, (1, *others)),
+        world=8,
+        recorders={1: aborted, **others},
+        logs=MEMBERS,
+    )
+    assert set(blame.of(job).census.standstills[0].waiting) == {*MEMBERS} - {2}
+    assert answers(job)[0].also == ()
+
+
+def test_beside_a_rank_with_another_size_the_one_that_is_gone_is_named() -> None:
+    odd = stood(11, shape="[7] Float", members=MEMBERS)
+    job = a_job(
+        *map(lost, (1, 3)),
+        *map(dump_observed, (1, 3)),
+        world=8,
+        recorders={**dict.fromkeys((0, 1, 3, 4, 5, 6), INSIDE), 7: odd},
+        logs=MEMBERS,
+    )
+    first = answers(job)[0]
+    assert (first.slug, first.culprit and first.culprit.rank) == ("collective-mismatch", 7)
+    assert first.also == (2,)
+
+
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_circle_of_waits_proves_nothing_once_a_rank_is_gone(silent: bool) -> None:
     """0 waits for 1 in one group, 1 for 0 in another."""

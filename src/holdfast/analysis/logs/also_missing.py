@@ -19,6 +19,8 @@ def of_wreckage(wreckage: Wreckage, named: Set[int]) -> tuple[int, ...]:
     # Ranks that met in different collectives wait for each other as a result.
     circle = detour.ranks if detour and not found else ()
     missing = {*known.census.roots, *(found.odd if found else ())}
+    if len(known.gone) == 1:  # of several it is not known which
+        missing |= {*known.gone}
     if detour and not detour.undecided:
         missing |= set(circle)
     # Most are missing where only a few called a collective: then those few are to blame.

@@ -80,7 +80,8 @@ def of(wreckage: Wreckage) -> Blame:
 
 
 def _of(wreckage: Wreckage) -> Blame:
-    recorders = _comparable(wreckage)
+    torn = vanished.torn_out(wreckage)
+    recorders = vanished.with_true_ends(_comparable(wreckage), torn)
     members = _members(wreckage)
     told_only = frozenset(recorders) - {one.rank for one in wreckage.ranks if one.dumped}
     taken = standstills.take(recorders, members, partial=told_only)
@@ -93,7 +94,6 @@ def _of(wreckage: Wreckage) -> Blame:
     troubled = {t.rank for t in own} | {e.rank for e in ended}
     silent = _silent(wreckage, members, waited | lost, troubled)
     gone = () if troubled else _gone(wreckage, silent)
-    torn = vanished.torn_out(wreckage) - troubled
     return Blame(
         members=members,
         own=own,

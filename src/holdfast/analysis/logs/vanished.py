@@ -15,6 +15,7 @@ from holdfast.analysis.collectives.standstills import WaitCensus
 from holdfast.analysis.logs.own_errors import DUMPS, LOSSES, TIMEOUTS
 from holdfast.analysis.logs.patterns import peers, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
+from holdfast.analysis.scene.scene import Recorder
 
 _ENDED = (peers.GLOO_CLOSED, peers.GLOO_BROKEN, peers.NCCL_CLOSED, peers.NCCL_REMOTE)
 """a connection that closes or is reset: the process at its other end has ended. One that is
@@ -72,6 +73,32 @@ def torn_out(wreckage: Wreckage) -> frozenset[int]:
     firsts = {one.rank: one for one in reversed(wreckage.seen(*LOSSES, *DUMPS))}
     return frozenset(
         rank for rank, one in firsts.items() if rank is not None and one.pattern not in dumps
+    )
+
+
+def with_true_ends(recorders: dict[int, Recorder], torn: Set[int]) -> dict[int, Recorder]:
+    """NCCL's abort ends what a rank is in, and its recorder notes that as done. So of what those
+    ranks were in, done is only what another rank of the group has done as well."""
+    if not torn:
+        return recorders
+    done: dict[str, int] = {}
+    for rank, own in recorders.items():
+        if rank not in torn:
+            for group in own.entered:
+                done[group] = max(done.get(group, 0), own.finished.get(group, 0))
+    return {rank: _ended_at(own, done) if rank in torn else own for rank, own in recorders.items()}
+
+
+def _ended_at(own: Recorder, done: dict[str, int]) -> Recorder:
+    return msgspec.structs.replace(
+        own,
+        finished={group: min(n, done.get(group, n)) for group, n in own.finished.items()},
+        collectives=tuple(
+            msgspec.structs.replace(c, finished=False)
+            if c.finished and c.sequence > done.get(c.group, c.sequence)
+            else c
+            for c in own.collectives
+        ),
     )
 
 
