@@ -72,6 +72,7 @@ bench: $(READY)  ## side-by-side figures, printed as ratios
 	$(BIN)/python -m bench.checkpoint
 	$(BIN)/python -m bench.explain_speed --mb 1024
 	$(BIN)/python -m bench.explain_dumps
+	$(BIN)/python -m bench.explain_hostile
 	$(BIN)/python -m bench.lint_speed
 	$(BIN)/python -m bench.nodes_channel
 	$(BIN)/python -m bench.check_nodes

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from bench import explain_hostile
-from bench.explain_hostile import errors_of_ranks, lost_peers, pumped, seconds
+from bench.explain_hostile import (
+    errors_of_ranks,
+    interleaved,
+    lost_peers,
+    pumped,
+    seconds,
+    timed_out,
+)
 
 MUCH = 4
 LINEAR = 10
@@ -17,14 +24,27 @@ LINEAR = 10
     [
         lambda n: errors_of_ranks(60 * n, 2),
         lambda n: errors_of_ranks(8, 20 * n),
+        lambda n: interleaved(600 * n, b"ValueError"),
         lambda n: lost_peers(100 * n),
+        lambda n: timed_out(1_000 * n, positions=8),
         lambda n: b"Traceback (most recent call last):\n" * (300 * n),
         lambda n: b'{"log":"' * (5_000 * n),
         lambda n: b"\x1b]0;\x1b[" * (20_000 * n),
         lambda n: b"\r" * (100_000 * n),
         lambda n: pumped(b"torch.OutOfMemoryError: CUDA out of memory. ", b"1", b" MiB", 3 * n),
     ],
-    ids=["ranks", "errors", "lost-peers", "tracebacks", "json", "escapes", "returns", "numbers"],
+    ids=[
+        "ranks",
+        "errors",
+        "interleaved",
+        "lost-peers",
+        "waits",
+        "tracebacks",
+        "json",
+        "escapes",
+        "returns",
+        "numbers",
+    ],
 )
 def test_time_grows_with_the_size(make: explain_hostile.Make) -> None:
     small, large = make(1), make(MUCH)

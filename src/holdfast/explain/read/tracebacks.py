@@ -8,6 +8,7 @@ several lines (NCCL's and CUDA's do) until something else begins.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -54,6 +55,10 @@ _INNER = re.compile(
 )
 """the message of an exception that torch raises again goes on with its traceback"""
 _INNER_MARKS = ("Original Traceback (", " last): (RANK ")
+
+
+_head = functools.lru_cache(maxsize=256)(head)
+"""In an interleaved log the same lines follow dozens of exceptions."""
 
 
 class ParsedException(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,14 +186,14 @@ def _same_writer(
     """(number from 1, text) of the lines that come from where the first one came from."""
     bare = _goes_on_bare(first, following, grammar)
     for number, raw in enumerate(following, start=1):
-        other = head(raw, grammar)
+        other = _head(raw, grammar)
         if _is_same(first, other, bare=bare):
             yield number, other.text
 
 
 def _goes_on_bare(first: Head, following: Sequence[str], grammar: Grammar) -> bool:
     """A record of a logger: its first line has a prefix, the traceback below has none."""
-    second = head(following[0], grammar) if first.grammar and following else None
+    second = _head(following[0], grammar) if first.grammar and following else None
     return second is not None and not second.grammar and _FRAME.match(second.text) is not None
 
 
@@ -210,7 +215,7 @@ def _message(
     if not any(mark in raw for raw in window for mark in _INNER_MARKS):
         window = window[:MORE_LINES]  # to take a line apart costs far more than to search it
     for number, raw in enumerate(window, start=start + 1):
-        other = head(raw, grammar)
+        other = _head(raw, grammar)
         if not _is_same(first, other, bare=bare):
             continue
         inner = _INNER.match(other.text) is not None
