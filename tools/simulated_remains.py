@@ -116,7 +116,7 @@ class Remains:
             kept = [replace(issue, done=True) if issue.started else issue for issue in kept]
         over = [issue for issue in kept if issue.done]
         noted_late = over[-1] if over and me.rank in self.traps.late_notes else None
-        if noted_late is kept[-1]:
+        if kept and noted_late is kept[-1]:
             noted_late = None  # after minutes its watchdog has looked
         counts: dict[str, int] = {}
         for issue in kept:
