@@ -29,7 +29,7 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "skip": ("skip:10", "rank-conditional-code", ("collective-mismatch",)),
     "size": ("size:7", "collective-mismatch", ()),
     "raise": ("raise:12", "python-exception", ()),
-    "exit": ("exit:2", "rank-exits-early", ()),
+    "exit": ("exit:2", "rank-exits-early", ("rank-killed",)),
     "sleep-and-kill": ("sleep:1,kill:14", "rank-killed", ("rank-stuck",)),
 }
 """name: what is broken, the cause, and what the logs cannot tell it from"""

@@ -42,7 +42,7 @@ def test_the_json_has_the_promised_shape(
     assert (first["grade"], first["confidence"]) == ("certain", 0.95)
     assert {"code", "slug", "culprit", "victims", "evidence", "fix", "ruled_out",
             "unknown"} <= set(first)  # fmt: skip
-    assert set(first["culprit"]) == {"rank", "host", "pid", "what"}
+    assert set(first["culprit"]) == {"rank", "host", "pid", "what", "ranks", "one_of"}
     assert first["evidence"][0]["source"] == str(log)
 
 
