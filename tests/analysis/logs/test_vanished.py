@@ -89,6 +89,22 @@ def test_what_an_abort_ended_is_not_over_for_the_others() -> None:
     assert answers(job)[0].also == ()
 
 
+def test_a_member_that_never_entered_the_group_is_behind_an_abort() -> None:
+    aborted = stood(1, 1, members=MEMBERS)
+    torn = (0, 1, 3, 4, 6, 7)
+    outside = Recorder(collectives=(), entered={}, finished={}, members={"0": MEMBERS})
+    job = a_job(
+        *map(lost, torn),
+        *map(dump_observed, (*torn, 5)),
+        world=8,
+        recorders={**dict.fromkeys(torn, aborted), 5: outside},
+        logs=MEMBERS,
+    )
+    first = answers(job)[0]
+    assert (first.slug, first.culprit and first.culprit.rank) == ("rank-killed", 2)
+    assert first.also == (5,)
+
+
 def test_beside_a_rank_with_another_size_the_one_that_is_gone_is_named() -> None:
     odd = stood(11, shape="[7] Float", members=MEMBERS)
     job = a_job(

@@ -11,6 +11,7 @@ from collections.abc import Set
 
 import msgspec
 
+from holdfast.analysis.collectives import groups
 from holdfast.analysis.collectives.standstills import WaitCensus
 from holdfast.analysis.logs.own_errors import DUMPS, LOSSES, TIMEOUTS
 from holdfast.analysis.logs.patterns import peers, watchdog
@@ -86,6 +87,12 @@ def with_true_ends(recorders: dict[int, Recorder], torn: Set[int]) -> dict[int, 
         if rank not in torn:
             for group in own.entered:
                 done[group] = max(done.get(group, 0), own.finished.get(group, 0))
+    aborted = [recorders[rank].finished for rank in torn & recorders.keys()]
+    for group in {group for own in aborted for group in own} - done.keys():
+        listed = groups.listed_members(group, recorders)
+        if listed and groups.read_members(group, recorders) - torn:
+            # A member never entered any of it.
+            done[group] = max(own.get(group, 0) for own in aborted) - 1
     return {rank: _ended_at(own, done) if rank in torn else own for rank, own in recorders.items()}
 
 
