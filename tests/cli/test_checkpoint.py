@@ -110,6 +110,7 @@ def test_diff_says_by_how_much(tmp_path: Path) -> None:
     assert found["tensors"][0]["max_abs"] is None, "without torch: they differ, not by how much"
 
 
+@pytest.mark.long  # tests/checkpoint/exchange has the round trips
 def test_export_and_import(folder: Path, tmp_path: Path) -> None:
     step = folder / "step-000000003"
     for kind in ("hf", "dcp"):

@@ -86,7 +86,15 @@ def test_a_killed_test_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("end", ["", "lab.close()", "raise ValueError", "os._exit(4)"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param("", marks=pytest.mark.long),
+        "lab.close()",
+        pytest.param("raise ValueError", marks=pytest.mark.long),
+        "os._exit(4)",
+    ],
+)
 def test_nothing_is_left_after_any_end(tmp_path: Path, end: str) -> None:
     with lab_of_another_process(tmp_path, end) as (_, namespaces):
         pass

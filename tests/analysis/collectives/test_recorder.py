@@ -61,6 +61,7 @@ def still_while_its_threads_poll(pid: int) -> bool:
     return before is not None and activity.read(pid) == before
 
 
+@pytest.mark.long  # the jobs of two groups below show the same
 def test_positions_tell_who_is_behind_and_who_differs(folder: Path) -> None:
     with two_ranks(folder) as ranks:
         first, second = ranks
