@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast import catalogue
 from holdfast.analysis.collectives import standstills, wait_graph
 from holdfast.analysis.collectives.positions import Wait
 from holdfast.analysis.collectives.standstills import WaitCensus
 from holdfast.analysis.logs import blame
+from holdfast.explain.assemble import assemble
+from holdfast.explain.diagnose import diagnose
+from holdfast.explain.read.collected import Collected
 from tests.analysis.collectives.dumped import entry, message, recorder, up_to
 from tests.analysis.logs.patterns.made import wreckage
 from tools import simulated_job, stuck_groups
@@ -74,6 +78,23 @@ def test_all_inside_names_those_whose_gpu_may_not_have_come() -> None:
         PAIRS,
     )
     assert (seen.roots, seen.inside, seen.detour) == ((), (2, 3), None)
+
+
+def test_any_of_those_in_a_collective_that_never_ends_may_differ() -> None:
+    """All GPUs of 1 and 3 are in theirs; that no rank waits for 3 does not clear it."""
+    groups = {r: {"0": range(4), "a": (0, 1), "b": (2, 3), "e": (1, 3)} for r in range(4)}
+    inside = [later(1, "e", 5, state="started")]
+    seen = take(
+        {
+            0: [later(1, "a", 6, state="started")],
+            1: inside,
+            2: [later(1, "b", 3, done=True, state="completed"), later(1, "0", 8, state="started")],
+            3: [later(1, "b", 3, done=True, state="completed"), *inside,
+                later(1, "0", 8, state="started")],
+        },
+        groups,
+    )  # fmt: skip
+    assert (seen.roots, seen.inside) == ((), (1, 3))
 
 
 def test_with_timing_the_gpu_that_never_came_is_named() -> None:
@@ -218,6 +239,30 @@ def test_lost_dumps_leave_a_set_not_an_error() -> None:
     groups = {r: {"0": range(4)} for r in range(4)}
     seen = take({0: up_to(5, waits=True), 2: up_to(5, waits=True)}, groups)
     assert (seen.roots, seen.unseen, seen.near) == ((), (1, 3), (0, 2))
+
+
+def test_a_rank_that_entered_nothing_may_be_the_one_beside_lost_dumps() -> None:
+    """Gloo lists no members: it may belong to the group that the others wait in."""
+    waiting = {r: recorder(entry(1, "7", done=False)) for r in (0, 3)}
+    seen = standstills.take(waiting | {1: recorder()}, range(4))
+    assert seen.unseen == (2,)
+    assert 1 in seen.near
+
+
+@pytest.mark.parametrize(("lost", "named"), [((5,), True), ((5, 7), False)])
+def test_a_large_part_of_a_job_is_not_blamed_because_dumps_are_lost(
+    lost: tuple[int, ...], named: bool
+) -> None:
+    """Scripts run ahead, so any rank that waits may be the one whose GPU never came: beside a
+    single lost dump that is a doubt, beside several nothing is left to name."""
+    collected = Collected()
+    for rank in set(range(12)).difference(lost):
+        collected.recorders[rank] = recorder(*up_to(5, waits=True), groups={"0": range(12)})
+    left = assemble(collected)
+    found = diagnose(left, [entry.fault for entry in catalogue.entries()]).diagnoses[0]
+    assert found.culprit is not None
+    assert (found.slug, bool(found.culprit.ranks)) == ("rank-stuck", named)
+    assert ("cannot be told: 2 ranks of 12 left no" in found.reason) is not named
 
 
 # --- lines of watchdogs --------------------------------------------------------------------------

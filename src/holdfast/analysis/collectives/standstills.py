@@ -75,7 +75,7 @@ class WaitCensus(msgspec.Struct, frozen=True, kw_only=True):
     entered: one of their GPUs never came to it, or the network between them lost it"""
     near: tuple[int, ...] = ()
     """ranks that one of the unseen may wait for itself, as far as recorders show: it waits for
-    their GPUs, or they left a collective out"""
+    their GPUs, they left a collective out, or they entered none"""
     victims: tuple[int, ...] = ()
     """ranks whose waits lead to one of these"""
     ring: tuple[int, ...] = ()
@@ -122,11 +122,16 @@ def take(
         for r in graph.ends & waits.keys()
         if not all(w.only_sends and w.awaited for w in waits[r])
     }
+    inside |= _beside(inside, waits)
     inside |= {m.peer for r in inside for m in posted[r] if messages.counterpart(m, posted)}
     vague = (graph.ends & partial) - _surely_missing(waits)
     # A group without a recorder of any member is listed nowhere: each may wait for another one.
     unseen = graph.ends & (unread | vague)
     unseen = unseen | unread if unseen & unread else unseen
+    empty = {rank for rank, recorder in recorders.items() if not recorder.entered}
+    # Those who wait for each other wait for ever, and then one of them left the way. One that has
+    # entered nothing may belong to any group.
+    near = inside.union(empty, *graph.circles) | positions.partners(graph.ends & unread)
     return WaitCensus(
         standstills=tuple(_standstills(waits, positions)),
         messages=unanswered,
@@ -135,21 +140,27 @@ def take(
         either=tuple(sorted(graph.either)),
         unseen=tuple(sorted(unseen)),
         inside=tuple(sorted(inside)),
-        near=tuple(
-            sorted(
-                inside | _near(waits, graph.ends & unread) | positions.partners(graph.ends & unread)
-            )
-        ),
+        near=tuple(sorted(near | _near(waits, graph.ends & unread))),
         victims=tuple(sorted(graph.led)),
         ring=graph.ring,
         detour=detours.find(graph.circles, waits, recorders),
         unread=tuple(sorted(unread)),
-        empty=tuple(sorted(r for r, recorder in recorders.items() if not recorder.entered)),
+        empty=tuple(sorted(empty)),
         last_seen={
             rank: _last_seen(recorders[rank])
             for rank in sorted((graph.ends | set(graph.ring)) & recorders.keys())
         },
     )
+
+
+def _beside(inside: Set[int], waits: Mapping[int, Iterable[Wait]]) -> set[int]:
+    """All whose GPUs are in the same collectives, whether or not another rank waits for them: any
+    may be the one that differs."""
+    own = [wait for rank in inside for wait in waits[rank]]
+    places = {wait.place for wait in own if wait.on_gpu and not wait.awaited}
+    return {
+        r for r, all_own in waits.items() if any(w.on_gpu and w.place in places for w in all_own)
+    }
 
 
 def _near(waits: Mapping[int, Iterable[Wait]], unseen: Set[int]) -> set[int]:

@@ -69,7 +69,35 @@ def doubts(wreckage: Wreckage, suspect: Suspect) -> tuple[str, ...]:
     return (f"which of them it was: {', and '.join(why)}",)
 
 
+MANY = 8
+PART = 4
+"""of more than `MANY` ranks no more than one in so many may be suspects, where dumps are lost"""
+
+
 def find(wreckage: Wreckage) -> Suspect | None:
+    found = wreckage.memo(_find)
+    return None if found is None or _are_too_many(wreckage, found) else found
+
+
+def too_many(wreckage: Wreckage) -> Suspect | None:
+    """So large a part of the job, because dumps are lost, that nobody is helped by its names; and
+    then one that seems to wait may be the one that left a collective out."""
+    found = wreckage.memo(_find)
+    return found if found is not None and _are_too_many(wreckage, found) else None
+
+
+def _are_too_many(wreckage: Wreckage, found: Suspect) -> bool:
+    members = blame.of(wreckage).members.union(found.ranks)
+    lost = members - {one.rank for one in wreckage.ranks if one.dumped}
+    # Ranks that log are told apart by what they say. And where a single one left no dump, it is the
+    # one to look at, whatever else is possible.
+    by_dumps = found.how == "inside" or (found.how == "unheard" and not wreckage.sightings)
+    if len(lost) < 2 or not by_dumps or not found.one_of:
+        return False
+    return len(members) > MANY and len(found.ranks) * PART > len(members)
+
+
+def _find(wreckage: Wreckage) -> Suspect | None:
     known = blame.of(wreckage)
     if known.explained or known.disagreement:
         return None

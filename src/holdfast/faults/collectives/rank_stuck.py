@@ -169,6 +169,31 @@ def all_ranks_entered_and_it_never_ended(wreckage: Wreckage) -> Diagnosis | None
     )
 
 
+@FAULT.explain
+def too_many_dumps_are_lost(wreckage: Wreckage) -> Diagnosis | None:
+    """What is left fits too many ranks: what is seen is said, and none is blamed."""
+    suspect = suspects.too_many(wreckage)
+    if suspect is None:
+        return None
+    known = blame.of(wreckage)
+    lost = known.members - {one.rank for one in wreckage.ranks if one.dumped}
+    return FAULT.diagnosis(
+        f"{text.ranks(known.waited)} waited in {_title(suspect)} and other collectives until the "
+        f"timeout, and which rank they waited for cannot be told: {text.counted(len(lost), 'rank')}"
+        f" of {len(known.members)} left no flight-recorder dump ({text.ranks(lost)}), and with the "
+        f"others' what is left fits {len(suspect.ranks)} ranks",
+        confidence=0.35,
+        evidence=blame.positions(wreckage),
+        seen=suspect.seen,
+        culprit=Culprit(),
+        victims=known.waited,
+        fix="look for the dumps that are missing (TORCH_NCCL_DEBUG_INFO_TEMP_FILE on the machines "
+        "of those ranks) and give them all; `holdfast run` reads every rank before the job ends",
+        ruled_out=blame.ruled_out(wreckage),
+        unknown=(f"where {text.ranks(lost)} were: no dump was given",),
+    )
+
+
 def _confidence(wreckage: Wreckage, suspect: Suspect) -> float:
     if suspect.how == "absent":
         alone = suspect.whole and len(suspect.ranks) == 1
@@ -313,6 +338,8 @@ def only_waiting_ranks_logged(wreckage: Wreckage) -> Diagnosis | None:
     )
     held = wreckage.seen(UNIQUE_ID)
     if known.explained or known.disagreement or suspects.find(wreckage):
+        return None
+    if suspects.too_many(wreckage):
         return None
     if held and not wreckage.seen(watchdog.CLIENT_TIMEOUT):
         return _waited_for_the_unique_id(wreckage)
