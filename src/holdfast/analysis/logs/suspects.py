@@ -80,7 +80,7 @@ def find(wreckage: Wreckage) -> Suspect | None:
 
 
 def too_many(wreckage: Wreckage) -> Suspect | None:
-    """So large a part of the job, because dumps are lost, that nobody is helped by its names; and
+    """So large a part of the job, because dumps are lost, that its names help no reader; and
     then one that seems to wait may be the one that left a collective out."""
     found = wreckage.memo(_find)
     return found if found is not None and _are_too_many(wreckage, found) else None
