@@ -47,8 +47,8 @@ class Wreck(NamedTuple):
     folder: Path
     cause: str
     accept: tuple[str, ...]
-    culprit: int | None
-    """the guilty rank, where it is a rank"""
+    culprits: frozenset[int]
+    """the guilty ranks, where ranks are to blame"""
 
     @property
     def files(self) -> list[Path]:
@@ -84,10 +84,10 @@ def wrecks(folders: Iterable[Path]) -> list[Wreck]:
         if not (folder / "truth.json").exists():
             continue
         truth = json.loads((folder / "truth.json").read_text())
-        rank = re.match(r"rank (\d+)", truth.get("culprit") or "")
+        named = " ".join(truth.get("all", [truth.get("culprit") or ""]))
         accept = tuple(truth.get("accept", ()))
-        number = int(rank[1]) if rank else None
-        found.append(Wreck(folder.name, folder, truth["cause"], accept, number))
+        ranks = frozenset(int(rank) for rank in re.findall(r"\brank (\d+)", named))
+        found.append(Wreck(folder.name, folder, truth["cause"], accept, ranks))
     return found
 
 
@@ -104,7 +104,7 @@ def holdfast(wreck: Wreck, _: Path) -> Answer:
     if not diagnoses:
         return Answer(seconds=seconds)
     culprit = diagnoses[0].get("culprit") or {}
-    ranks = {culprit["rank"]} if culprit.get("rank") is not None else set()
+    ranks = {*culprit.get("ranks", ()), culprit.get("rank")} - {None}
     return Answer(diagnoses[0]["slug"], frozenset(ranks), seconds)
 
 
@@ -177,13 +177,13 @@ def who(wreck: Wreck, answer: Answer) -> str:
         return "right" if wreck.cause == "healthy" and not answer.cause else "nothing"
     if wreck.cause == "healthy":
         return "false alarm"
-    if wreck.culprit is None:
+    if not wreck.culprits:
         return "right"  # all ranks may say it
     if not answer.ranks:
         return "no rank"
-    if answer.ranks == {wreck.culprit}:
+    if answer.ranks <= wreck.culprits:
         return "right"
-    return "right among others" if wreck.culprit in answer.ranks else "innocent rank"
+    return "right among others" if answer.ranks & wreck.culprits else "innocent rank"
 
 
 OUTCOMES = ("right", "right among others", "no rank", "nothing", "innocent rank", "false alarm")
@@ -291,7 +291,8 @@ def _each(
     said = {n: {w.name: _cell(w, a) for w, a in rows} for n, rows in columns.items()}
     lines = [f"| wreck | truth | {' | '.join(columns)} |", "|---|---|" + "---|" * len(columns)]
     for wreck, _ in by_log["holdfast explain"]:
-        truth = wreck.cause if wreck.culprit is None else f"{wreck.cause}, rank {wreck.culprit}"
+        guilty = ", ".join(str(rank) for rank in sorted(wreck.culprits))
+        truth = f"{wreck.cause}, rank {guilty}" if guilty else wreck.cause
         cells = " | ".join(said[name].get(wreck.name, "-") for name in columns)
         lines.append(f"| {wreck.name} | {truth} | {cells} |")
     return lines
