@@ -94,6 +94,8 @@ def _are_too_many(wreckage: Wreckage, found: Suspect) -> bool:
     by_dumps = found.how == "inside" or (found.how == "unheard" and not wreckage.sightings)
     if len(lost) < 2 or not by_dumps or not found.one_of:
         return False
+    if len(lost) * 2 > len(members):
+        return True  # fewer left a dump than left none
     return len(members) > MANY and len(found.ranks) * PART > len(members)
 
 
