@@ -1,7 +1,7 @@
 """What a simulated job leaves: dumps as torch writes them, its watchdogs' lines, and the scene that
 `holdfast run` would see. Pure.
 
-With the traps of the real ones: clocks that differ, short rings, groups whose members nobody lists
+With the traps of the real ones: clocks that differ, short rings, groups whose members no dump lists
 (Gloo), parts of a split group under one name, entries that are over and not yet put away, messages
 posted as one, states that never change, dumps that were lost.
 """

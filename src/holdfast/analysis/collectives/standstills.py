@@ -116,7 +116,7 @@ def take(
     positions = OpenCollectives(recorders, ended=(), unread=unread, partial=partial)
     waits = {rank: own for rank in recorders if (own := positions.of(rank))}
     graph = wait_graph.of_waits(waits)
-    # A send that nobody takes lets its script go on; one whose receiver has come is in flight.
+    # A send that no rank takes lets its script go on; one whose receiver has come is in flight.
     inside = {
         r
         for r in graph.ends & waits.keys()
