@@ -1,5 +1,5 @@
 """Searches text for the patterns of a user's own rules, in a process that may be lost at any time
-(rule_worker.py). No call here waits longer than it says, whatever a pattern does.
+(rule_worker.py). No call waits longer than it says, whatever a pattern does.
 
     search = RuleProcess(patterns)
     search.feed(stream, text, at=time.monotonic())      # from any thread
@@ -116,7 +116,8 @@ class RuleProcess:
     # --- what others call ----------------------------------------------------------------------
 
     def feed(self, stream: int, text: bytes, *, at: float) -> None:
-        """Never waits, never raises. Lines are searched when they are whole."""
+        """Never raises, and waits for nothing but the end of a process that was lost (0.2 s at
+        most). Lines are searched when they are whole."""
         with self._lock:
             if self._link is None:
                 return

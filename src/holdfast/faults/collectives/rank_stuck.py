@@ -177,11 +177,12 @@ def too_many_dumps_are_lost(wreckage: Wreckage) -> Diagnosis | None:
         return None
     known = blame.of(wreckage)
     lost = known.members - {one.rank for one in wreckage.ranks if one.dumped}
+    others = " and other collectives" if len(known.census.standstills) > 1 else ""
     return FAULT.diagnosis(
-        f"{text.ranks(known.waited)} waited in {_title(suspect)} and other collectives until the "
-        f"timeout, and which rank they waited for cannot be told: {text.counted(len(lost), 'rank')}"
-        f" of {len(known.members)} left no flight-recorder dump ({text.ranks(lost)}), and with the "
-        f"others' what is left fits {len(suspect.ranks)} ranks",
+        f"{text.ranks(known.waited)} waited in {_title(suspect)}{others} until the timeout, and "
+        f"for which rank cannot be told: of {text.ranks(lost)} ({len(lost)} of "
+        f"{len(known.members)}) no flight-recorder dump was given, and it may be any of "
+        f"{text.counted(len(suspect.ranks), 'rank')}",
         confidence=0.35,
         evidence=blame.positions(wreckage),
         seen=suspect.seen,
