@@ -2,7 +2,7 @@
 
     python -m bench.check_lab [--hosts 8] [--repeats 3]
 
-Needs root (tests/lab): the hosts are network namespaces of this machine and share its cores, so
+Needs root (drill/lab): the hosts are network namespaces of this machine and share its cores, so
 the limit is the processor: as many one-machine checks as there are hosts, divided by the cores.
 Everything but `--smoke`; medians, in turns.
 """
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from tests.lab import Host, Lab
+from holdfast.drill.lab import Host, Lab
 
 CHECK = (sys.executable, "-m", "holdfast", "check", "--fail-on", "never")
 

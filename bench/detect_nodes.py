@@ -2,7 +2,7 @@
 
     python -m bench.detect_nodes [--only ROW…] [--launcher holdfast] [--results FILE] [--screens]
 
-Needs root (tests/lab). The rows are in tests/run/nodes: ways to start, faults, and what must stay
+Needs root (drill/lab). The rows are in tests/run/nodes: ways to start, faults, and what must stay
 quiet. All of them take about an hour, most of it torchrun's silence. With --results, rows that were
 measured earlier stay; once all are there, the page goes to proof/detect-nodes-DATE.md. Exits 1 when
 a row of holdfast is wrong.

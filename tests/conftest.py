@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
-from tests.lab.fixture import lab  # noqa: F401 (a fixture for all tests)
+from tests.drill.lab.fixture import lab  # noqa: F401 (a fixture for all tests)
 
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 

@@ -2,7 +2,7 @@
 
     python -m tools.gpu_nodes [--hosts 4] [--only cut mtu …] [--timeout 600]
 
-Needs root and a GPU. Every host is a lab host (tests/lab); NCCL takes each for a machine of its own
+Needs root and a GPU. Every host is a lab host (drill/lab); NCCL takes each for a machine of its own
 by NCCL_HOSTID, and talks over NET/Socket. The group's timeout is 600 s: what is named before that
 is named by what was seen, not by torch's watchdog. Prints one line a fault; exits 1 when a node
 that is still there does not hear the right sentence.
@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab import Host, Interface, Lab
-from tests.lab.interfaces import Network, port_name
+from holdfast.drill.lab import Host, Lab, LabInterface
+from holdfast.drill.lab.interfaces import Network, port_name
 from tests.run.nodes.scenario import NAMES, SENTENCE, NodesJob
 
 SCRIPT = """
@@ -96,7 +96,7 @@ def main() -> int:
 
 def play(fault: GpuFault, given: argparse.Namespace) -> bool:
     with Lab() as lab, tempfile.TemporaryDirectory(prefix="gpu-nodes-") as folder:
-        hosts = [lab.host(name, (Interface(mtu=9000),)) for name in NAMES[: given.hosts]]
+        hosts = [lab.host(name, (LabInterface(mtu=9000),)) for name in NAMES[: given.hosts]]
         script = Path(folder, "train.py")
         script.write_text(SCRIPT)
         steps = Path(folder, "steps")

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
+from holdfast.drill.lab import Host
 from holdfast.nodes import keepalive
 from holdfast.nodes.channel import Channel
 from holdfast.nodes.channel_errors import ChannelClosed, ChannelError
-from tests.lab import Host
-from tests.lab.fixture import lab_or_skip
+from tests.drill.lab.fixture import lab_or_skip
 from tests.nodes.conversation import LONG, Answer, Ask, coordinator, member, play, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("nodes-lost-machine")]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from holdfast.analysis.drill.injection import CannotInject, Injection
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.pattern import LogPattern, Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import CouldNotLook, MachineFacts
@@ -31,6 +33,8 @@ LintFace = Callable[[Source], Iterable[Finding]]
 PythonFace = Callable[[Program, Source], Iterable[Finding]]
 RunFace = Callable[[Scene], Verdict | None]
 ExplainFace = Callable[[Wreckage], Diagnosis | None]
+DrillFace = Callable[[Rehearsal], Injection | CannotInject]
+Need = Literal["hosts", "gpu"]
 
 READABLE_FACTS = frozenset(MachineFacts.__struct_fields__) - {"plan", "host"}
 """what a check face may need; the plan and the host's name cost nothing and are always there"""
@@ -40,6 +44,7 @@ FACES = {
     "lint": "what a user wrote -> findings",
     "run": "the scene of a running job -> verdict",
     "explain": "what is left of a job -> diagnosis",
+    "drill": "a job to rehearse on -> what is done to it, and what must become of it",
 }
 """Every face a fault can have: the verb that asks it, and what it makes of what."""
 
@@ -56,6 +61,18 @@ class Broken(NamedTuple):
 
     def __str__(self) -> str:
         return f"a bug in holdfast, {self.slug} ({self.face}): {self.problem}"
+
+
+class Drill(NamedTuple):
+    """One way to inject a fault on purpose."""
+
+    name: str
+    """'rank-killed', 'checkpoint-corrupt/truncated'"""
+    face: DrillFace
+    needs: tuple[Need, ...]
+    """several lab hosts, a GPU"""
+    quick: bool
+    """one of the few that `holdfast drill --quick` tries"""
 
 
 class Fault(Answers):
@@ -102,6 +119,7 @@ class Fault(Answers):
         self.lint_faces: list[LintFace] = []
         self.run_faces: list[RunFace] = []
         self.explain_faces: list[ExplainFace] = []
+        self.drills: list[Drill] = []
         self.log_patterns: list[LogPattern] = []
         self.error_meanings: list[ErrorMeaning] = []
         self.smoke_failures: set[SmokeFailure] = set()
@@ -169,6 +187,19 @@ class Fault(Answers):
         self.explain_faces.append(face)
         return face
 
+    def drill(
+        self, variant: str = "", *, needs: Sequence[Need] = (), quick: bool = False
+    ) -> Callable[[DrillFace], DrillFace]:
+        """Register a pure function that says how to inject this fault, and what must become of the
+        job. A fault that can be injected in several ways has a variant for each further one."""
+        name = f"{self.slug}/{variant}" if variant else self.slug
+
+        def register(face: DrillFace) -> DrillFace:
+            self.drills.append(Drill(name, face, tuple(needs), quick))
+            return face
+
+        return register
+
     def log_pattern(
         self,
         name: str,
@@ -207,7 +238,8 @@ class Fault(Answers):
 
     @property
     def faces(self) -> tuple[str, ...]:
-        has = {verb for verb in FACES if getattr(self, f"{verb}_faces")}
+        has = {verb for verb in FACES if verb != "drill" and getattr(self, f"{verb}_faces")}
+        has |= {"drill"} if self.drills else set()
         return tuple(
             verb for verb in FACES if verb in has or (verb == "check" and self.nodes_faces)
         )
@@ -264,6 +296,17 @@ class Fault(Answers):
         """What each explain face makes of this wreckage, where it makes anything of it."""
         answers = (self._ask(face, wreckage) for face in self.explain_faces)
         return (answer for answer in answers if answer is not None)
+
+    def ask_drill(self, drill: Drill, rehearsal: Rehearsal) -> Injection | CannotInject:
+        """How to inject it in that job, with what the face left to be filled in."""
+        answer: Injection | CannotInject | Broken = self._ask(drill.face, rehearsal)
+        if isinstance(answer, Broken):
+            return CannotInject(str(answer))
+        if isinstance(answer, CannotInject):
+            return answer
+        culprits = (rehearsal.rank,) if answer.culprits is None else answer.culprits
+        slugs = answer.slugs or (self.slug,)
+        return msgspec.structs.replace(answer, slugs=slugs, culprits=culprits)
 
     def _ask(
         self, face: Callable[..., Any], *seen: object, then: Callable[[Any], Any] = lambda a: a

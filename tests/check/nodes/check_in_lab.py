@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from holdfast.drill.lab import Host, Lab
 from tests.cli.holdfast_command import HOLDFAST
-from tests.lab import Host, Lab
 
 PORT = 29400
 # A loaded test machine must not look like one that hangs.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.drill.lab import Host, Lab, LabInterface, LabUnavailableError
 from tests.check.nodes.check_in_lab import PORT, check, finish, start_check
-from tests.lab import Host, Interface, Lab, LabUnavailableError
-from tests.lab.fixture import lab_or_skip
+from tests.drill.lab.fixture import lab_or_skip
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("check-in-lab")]
 
@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("check-in-lab")]
 NETWORK = ("--only", "1,2")
 
 INTERFACES = (
-    Interface("e0"),
-    Interface("ib0", mtu=9000, switch=1),
-    Interface("docker0", ("172.17.0.1/16",), bridge=True),
+    LabInterface("e0"),
+    LabInterface("ib0", mtu=9000, switch=1),
+    LabInterface("docker0", ("172.17.0.1/16",), bridge=True),
 )
 
 
@@ -142,7 +142,7 @@ def another_torch(folder: Path) -> Path:
 def test_two_interfaces_in_one_subnet_and_a_filter_that_admits_loopback_are_named() -> None:
     with lab_or_skip() as lab:
         hosts = [
-            lab.host(name, [Interface("e0"), Interface("e1", (f"10.77.0.{number}/24",))])
+            lab.host(name, [LabInterface("e0"), LabInterface("e1", (f"10.77.0.{number}/24",))])
             for name, number in (("a", 101), ("b", 102))
         ]
         every = {host: {"NCCL_SOCKET_IFNAME": "^docker0"} for host in hosts}

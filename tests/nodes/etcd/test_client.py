@@ -24,7 +24,7 @@ from holdfast.nodes.etcd.etcd_errors import (
     NoLeader,
     NotEtcd,
 )
-from tests.lab.etcd import Etcd
+from tests.drill.lab.etcd import Etcd
 
 pytestmark = pytest.mark.xdist_group("etcd")
 

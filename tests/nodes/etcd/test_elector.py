@@ -13,7 +13,7 @@ from holdfast.nodes.etcd.client import EtcdClient
 from holdfast.nodes.etcd.election import LEASE, Await, Follow, JobEnded, keys_of, view_of
 from holdfast.nodes.etcd.elector import Elected, Elector
 from holdfast.nodes.etcd.etcd_errors import EtcdUnreachable
-from tests.lab.etcd import Etcd
+from tests.drill.lab.etcd import Etcd
 
 pytestmark = pytest.mark.xdist_group("etcd")
 

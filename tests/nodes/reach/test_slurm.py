@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.cli.holdfast_command import wait_until
-from tests.lab.fixture import lab_or_skip
-from tests.lab.slurm import Slurm
+from tests.drill.lab.fixture import lab_or_skip
+from tests.drill.lab.slurm import Slurm
 from tests.places import ROOT
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("slurm")]

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.analysis.nodes import Absence
+from holdfast.drill.lab import Host
 from holdfast.errors import EnvironmentFailure
 from holdfast.nodes.reach.hosts import from_option
 from holdfast.nodes.reach.ssh import OverSsh, members_over_ssh
-from tests.lab import Host
-from tests.lab.fixture import lab_or_skip
-from tests.lab.sshd import SshUser, new_key, serve_ssh
+from tests.drill.lab.fixture import lab_or_skip
+from tests.drill.lab.sshd import SshUser, new_key, serve_ssh
 from tests.nodes.conversation import COORDINATOR, LONG, Answer, Ask, Messages, play
 from tests.places import ROOT
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.lab import Host, Lab
-from tests.lab.fixture import lab_or_skip
-from tests.lab.sshd import SshUser, new_key, serve_ssh
+from holdfast.drill.lab import Host, Lab
+from tests.drill.lab.fixture import lab_or_skip
+from tests.drill.lab.sshd import SshUser, new_key, serve_ssh
 from tests.run.nodes.scenario import TARGET
 from tests.run.nodes.slurm_job import launcher_on
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.lab import Host
+from holdfast.drill.lab import Host
 from tests.run.nodes.scenario import NodesJob
 
 WITHIN = 10.0

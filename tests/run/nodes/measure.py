@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.lab import Host, Lab
+from holdfast.drill.lab import Host, Lab
 from tests.run.nodes.fault_rows import FaultRow
 from tests.run.nodes.scenario import TRUE_WHERE_BUSY, LauncherName, NodesJob, Step, named_hosts
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from tests.lab import Host, Interface, Lab
+from holdfast.drill.lab import Host, Lab, LabInterface
 
 TARGET = Path(__file__).parents[2] / "targets" / "nodes_job.py"
 NAMES = ("alpha", "bravo", "carol", "delta")
@@ -64,9 +64,9 @@ class Step(NamedTuple):
 
 
 def named_hosts(
-    lab: Lab, count: int, *, mtu: int = 1500, interfaces: Sequence[Interface] | None = None
+    lab: Lab, count: int, *, mtu: int = 1500, interfaces: Sequence[LabInterface] | None = None
 ) -> list[Host]:
-    wanted = interfaces or (Interface(mtu=mtu),)
+    wanted = interfaces or (LabInterface(mtu=mtu),)
     return [lab.host(name, wanted) for name in NAMES[:count]]
 
 

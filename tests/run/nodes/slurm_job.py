@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.lab import Host
-from tests.lab.slurm import Slurm
+from holdfast.drill.lab import Host
+from tests.drill.lab.slurm import Slurm
 from tests.run.nodes.scenario import TARGET, NodesJob
 
 RUN = (sys.executable, "-m", "holdfast", "run")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.lab import Host, Interface, Lab
+from holdfast.drill.lab import Host, Lab, LabInterface
 from tests.run.nodes.scenario import PORT, LauncherName, NodesJob, named_hosts
 
 WITHIN = 10.0
@@ -74,7 +74,7 @@ class StartRow:
     what: str
     typed: Typed = by_address
     prepare: Callable[[list[Host]], None] = lambda _: None
-    interfaces: tuple[Interface, ...] = ()
+    interfaces: tuple[LabInterface, ...] = ()
     late: float = 0.0
     """seconds by which the second node comes later"""
     says: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ ROWS = (
              name_is_loopback),
     StartRow("master-addr", "`--master-addr`, `--node-rank`", by_master, name_is_loopback),
     StartRow("two-interfaces", "two interfaces, the endpoint on the second", by_second_address,
-             interfaces=(Interface("e0"), Interface("e1", switch=1))),
+             interfaces=(LabInterface("e0"), LabInterface("e1", switch=1))),
     StartRow("late", "a node comes 20 s later", late=20.0),
     StartRow("wrong-address", "the endpoint is an address that no host has", nobodys_address,
              says=(".99",)),

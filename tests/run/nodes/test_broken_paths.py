@@ -21,6 +21,7 @@ from holdfast.analysis.job import suspected_paths
 from holdfast.analysis.nodes.pattern import Pair
 from holdfast.analysis.scene.node_view import PathProbes
 from holdfast.analysis.scene.scene import Scene
+from holdfast.drill.lab import Host, Lab
 from holdfast.findings import Verdict
 from holdfast.nodes.probing.answer import open_listeners, try_paths
 from holdfast.nodes.probing.messages import OpenListeners, TriedPaths, TryPaths
@@ -28,7 +29,6 @@ from holdfast.nodes.probing.plan import PATH_SECONDS
 from holdfast.run.watch.rank_connections import RankConnections
 from holdfast.run.watch.verdict import judge
 from tests.faults.made_nodes import name_of
-from tests.lab import Host, Lab
 from tests.run.node_scenes import on_node, waiting_nodes
 from tests.run.scenes import NOW
 

@@ -23,7 +23,7 @@ from holdfast.run.nodes.messages import RoundNode, RoundStart
 from holdfast.run.nodes.round_source import JobIsOver, RoundPlace, WaitInterrupted
 from holdfast.run.nodes.takeover import CarriedJob
 from holdfast.run.watch.interface import JobAction
-from tests.lab.etcd import Etcd
+from tests.drill.lab.etcd import Etcd
 
 pytestmark = pytest.mark.xdist_group("etcd")
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.lab import Host
-from tests.lab.etcd import Etcd
-from tests.lab.fixture import lab_or_skip
+from holdfast.drill.lab import Host
+from tests.drill.lab.etcd import Etcd
+from tests.drill.lab.fixture import lab_or_skip
 from tests.run.nodes.scenario import NodesJob, named_hosts
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("etcd-lab")]

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from holdfast.drill.lab import Host
 from holdfast.nodes.channel_errors import ChannelError, Refused, WrongToken
 from holdfast.nodes.reach.meeting import MeetingPlan
 from holdfast.nodes.token import Token, fresh_token, open_token
@@ -18,8 +19,7 @@ from holdfast.run.nodes.joining import join_coordinator, look
 from holdfast.run.nodes.link.coordinator_link import ListeningLink
 from holdfast.run.nodes.meeting_sight import MeetingSight
 from holdfast.run.nodes.messages import NodeCard
-from tests.lab import Host
-from tests.lab.fixture import lab_or_skip
+from tests.drill.lab.fixture import lab_or_skip
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("joining-lab")]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import catalogue
-from tests.lab import Lab, LabUnavailableError
+from holdfast.drill.lab import Lab, LabUnavailableError
 from tests.run.nodes import fault_rows, quiet_rows, start_rows
 from tests.run.nodes.fault_rows import FaultRow, cut_host, is_fenced, kill_launcher
 from tests.run.nodes.measure import play

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.scene.node_view import Farewell
+from holdfast.drill.lab import Lab
 from holdfast.run.nodes import lost_coordinator
 from holdfast.run.nodes.link.interface import CoordinatorLost
 from holdfast.run.nodes.neighbours import Neighbours
-from tests.lab import Lab
 
 SILENT = CoordinatorLost("silent", "nothing from the coordinator for 7.1 s", 7.1)
 CLOSED = CoordinatorLost("closed", "Connection reset by peer", 2.0)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.fixture import lab_or_skip
-from tests.lab.slurm import Slurm
+from tests.drill.lab.fixture import lab_or_skip
+from tests.drill.lab.slurm import Slurm
 from tests.run.nodes.slurm_job import SlurmJob, launcher_on
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("slurm-run")]

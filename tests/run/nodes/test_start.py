@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Host, LabUnavailableError
-from tests.lab.fixture import lab_or_skip
+from holdfast.drill.lab import Host, LabUnavailableError
+from tests.drill.lab.fixture import lab_or_skip
 from tests.run.nodes.scenario import PORT, NodesJob, named_hosts
 from tests.run.nodes.start_rows import LONGEST, ROWS, StartRow, play_start
 

@@ -18,8 +18,8 @@ from holdfast.analysis.nodes import (
     RouteTo,
     Target,
 )
+from holdfast.drill.lab import Host
 from holdfast.system.paths import losses, probe_listeners, reach, routes, sizes
-from tests.lab import Host
 
 KEY = os.urandom(32)
 PORT = 29500

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.analysis.nodes import Outcome, PathSizes, PortKind, Reached, Target
+from holdfast.drill.lab import Host, Lab, LabInterface
 from holdfast.system.paths import reach
-from tests.lab import Host, Interface, Lab
-from tests.lab.fixture import lab_or_skip
+from tests.drill.lab.fixture import lab_or_skip
 from tests.system.paths.members import KEY, PORT, Member, members
 from tests.system.sockets import wait_for
 
@@ -31,11 +31,11 @@ def lab() -> Iterator[Lab]:
 def routed(lab: Lab) -> Iterator[tuple[Member, Member]]:
     """Two hosts with a router between them. First of all: a fresh IPv6 router takes a second or
     two to make sure that no other has its address."""
-    near = lab.host("near", [Interface(mtu=9000, switch=1)], ipv6=True)
+    near = lab.host("near", [LabInterface(mtu=9000, switch=1)], ipv6=True)
     router = lab.host(
-        "r", [Interface(mtu=9000, switch=1), Interface("e1", switch=2, mtu=1400)], ipv6=True
+        "r", [LabInterface(mtu=9000, switch=1), LabInterface("e1", switch=2, mtu=1400)], ipv6=True
     )
-    far = lab.host("far", [Interface(mtu=9000, switch=2)], ipv6=True)
+    far = lab.host("far", [LabInterface(mtu=9000, switch=2)], ipv6=True)
     router.setting("net.ipv4.ip_forward", 1)
     router.setting("net.ipv6.conf.all.forwarding", 1)
     near.route("10.79.0.0/24", via="10.78.0.2")
@@ -158,11 +158,11 @@ def test_loss_is_neither_a_drop_nor_a_limit_of_size(seven: Seven) -> None:
 
 def test_addresses_that_lead_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another network, docker0 with one address on all nodes, another node with b's address."""
-    docker = Interface("docker0", ("172.17.0.1/16",), bridge=True)
+    docker = LabInterface("docker0", ("172.17.0.1/16",), bridge=True)
     with lab_or_skip() as lab:
-        a = lab.host("a", [Interface(), docker])
-        b = lab.host("b", [Interface(), docker, Interface("ib0", switch=1)])
-        c = lab.host("c", [Interface()])
+        a = lab.host("a", [LabInterface(), docker])
+        b = lab.host("b", [LabInterface(), docker, LabInterface("ib0", switch=1)])
+        c = lab.host("c", [LabInterface()])
         with members([a, b, c]) as (ma, mb, _):
             by_interface = {(one.target.interface, one.target.kind): one for one in ma.reach(mb)}
             for kind in PortKind:
@@ -222,7 +222,7 @@ def test_a_router_that_says_what_it_takes(routed: tuple[Member, Member]) -> None
 @pytest.mark.long
 def test_loss_over_many_rounds(lab: Lab) -> None:
     """64 paths at 30 % loss each way: one may be unlucky."""
-    hub, *others = (lab.host(f"m{n}", [Interface(switch=3, mtu=9000)]) for n in range(9))
+    hub, *others = (lab.host(f"m{n}", [LabInterface(switch=3, mtu=9000)]) for n in range(9))
     unlucky: list[Reached | PathSizes] = []
     with members([hub, *others]) as (one, *rest):
         one.reach(*rest)

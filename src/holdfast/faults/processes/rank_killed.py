@@ -27,6 +27,8 @@ from __future__ import annotations
 import signal
 
 from holdfast import text
+from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import oom_evidence, phrases
 from holdfast.analysis.logs import blame, sightings, suspects
 from holdfast.analysis.logs.own_errors import Trouble
@@ -251,4 +253,13 @@ def ray_worker_vanished(wreckage: Wreckage) -> Diagnosis | None:
         next="ray logs cluster --errors; " + SHOW_KERNEL_LOG,
         ruled_out=blame.ruled_out(wreckage),
         unknown=(SENDER_UNKNOWN,),
+    )
+
+
+@FAULT.drill(quick=True)
+def kill_a_rank(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"SIGKILL to rank {rehearsal.rank} {rehearsal.when}",
+        act=SignalProcess(number=signal.SIGKILL),
+        then=Then.RESTARTS,
     )

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.check.nodes.smoke.member import SmokeMember
 from holdfast.check.nodes.smoke.messages import Replies, Requests
-from tests.lab import Host, Lab
+from holdfast.drill.lab import Host, Lab
 
 
 class MemberProcess:

@@ -26,9 +26,9 @@ from holdfast.check.nodes.smoke.messages import (
     SmokeEnded,
     SmokeWarm,
 )
+from holdfast.drill.lab import Host, Lab
 from tests.check.nodes.smoke.member_process import MemberProcess
-from tests.lab import Host, Lab
-from tests.lab.fixture import lab_or_skip
+from tests.drill.lab.fixture import lab_or_skip
 
 pytestmark = [
     pytest.mark.lab,

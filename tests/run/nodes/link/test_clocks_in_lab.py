@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from holdfast.drill.lab import Lab
 from holdfast.nodes.token import VARIABLE
 from holdfast.run.nodes.link.interface import NodeSaid
 from holdfast.run.nodes.messages import NodeReport
-from tests.lab import Lab
 from tests.run.nodes.link.pair import TOKEN, NewsOf, coordinating, until
 
 pytestmark = [pytest.mark.long, pytest.mark.lab, pytest.mark.xdist_group("link-clocks")]

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.drill.lab import Host, Lab
 from holdfast.nodes.token import VARIABLE
 from holdfast.run.nodes.link.coordinator_link import ListeningLink
 from holdfast.run.nodes.link.interface import CoordinatorLost, Heard, NodeClosed, NodeJoined
 from holdfast.run.nodes.link.launcher_link import JoinedLink
-from tests.lab import Host, Lab
-from tests.lab.fixture import lab_or_skip
+from tests.drill.lab.fixture import lab_or_skip
 from tests.run.nodes.link.pair import LONG, TOKEN, NewsOf, a_card, coordinating, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("link-lost-nodes")]

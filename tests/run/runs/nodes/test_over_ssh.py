@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.lab import Host, Lab
-from tests.lab.fixture import lab_or_skip
-from tests.lab.sshd import SshUser, serve_ssh
+from holdfast.drill.lab import Host, Lab
+from tests.drill.lab.fixture import lab_or_skip
+from tests.drill.lab.sshd import SshUser, serve_ssh
 from tests.places import ROOT
 from tests.run.runs_on_disk import LAUNCHER
 

@@ -6,12 +6,12 @@
         lab.link(a, c).drop(29500, to=c)          # what a sends to port 29500 of c vanishes
         done = lab.run(a, ["holdfast", "check", "--nnodes", "4", "--join", f"{a.name}:29500"])
 
-A host has its own network (`lo` and `e0`, or what `lab.host(name, [Interface(…), …])` asks for),
+A host has its own network (`lo` and `e0`, or what `lab.host(name, [LabInterface(…), …])` asks for),
 host name, hosts file, processes, /proc, /sys/class/net, /dev/shm, /run and boot id. The disk, the
 users and the control groups are the machine's. Its interfaces lead to switches in a hub, which
 is a network of its own: nothing reaches the machine's network, and no name server answers.
 
-Hosts      `lab.hosts(4)`, `lab.host("a", [Interface("ib0", switch=1)], ipv6=True)`;
+Hosts      `lab.hosts(4)`, `lab.host("a", [LabInterface("ib0", switch=1)], ipv6=True)`;
            `a.name`, `a.address`, `a.addresses["e0"]`, `a.set_mtu(9000)`, `a.route(to, via=…)`,
            `a.resolves("a", "127.0.1.1")` (its own hosts file), `a.setting(sysctl, value)`,
            `a.firewall("tcp dport 29500 drop")`, `a.clock(90)` (a wall clock that is ahead),
@@ -31,10 +31,10 @@ nft, a container without namespaces) `Lab()` raises LabUnavailableError, and tes
 
 from __future__ import annotations
 
-from tests.lab.errors import LabError, LabUnavailableError
-from tests.lab.host import Host
-from tests.lab.interfaces import Interface
-from tests.lab.lab import Lab
-from tests.lab.links import Link
+from holdfast.drill.lab.errors import LabError, LabUnavailableError
+from holdfast.drill.lab.host import Host
+from holdfast.drill.lab.interfaces import LabInterface
+from holdfast.drill.lab.lab import Lab
+from holdfast.drill.lab.links import Link
 
-__all__ = ["Host", "Interface", "Lab", "LabError", "LabUnavailableError", "Link"]
+__all__ = ["Host", "Lab", "LabError", "LabInterface", "LabUnavailableError", "Link"]

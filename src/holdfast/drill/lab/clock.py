@@ -1,4 +1,4 @@
-"""A host's own wall clock: time namespaces shift only the clocks that nobody sets, so a small
+"""A host's own wall clock: time namespaces shift only clocks that cannot be set, so a small
 library is loaded into the host's processes."""
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.lab.errors import LabUnavailableError
+from holdfast.drill.lab.errors import LabUnavailableError
 
 OFFSET = "WALL_CLOCK_OFFSET"
-SOURCE = Path(__file__).parent.parent / "targets" / "wall_clock.c"
+SOURCE = Path(__file__).with_name("wall_clock.c")
 
 
 def build_wall_clock(folder: Path) -> dict[str, str]:

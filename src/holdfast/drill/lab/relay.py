@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 
-from tests.lab.namespaces import inside_network
+from holdfast.drill.lab.namespaces import inside_network
 
 ALL_PROTOCOLS = 0x0003
 PACKET_OUTGOING = 4

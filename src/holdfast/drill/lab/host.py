@@ -16,10 +16,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.lab import namespaces
-from tests.lab.clock import OFFSET, build_wall_clock
-from tests.lab.errors import LabError
-from tests.lab.interfaces import Interface, Network, port_name
+from holdfast.drill.lab import namespaces
+from holdfast.drill.lab.clock import OFFSET, build_wall_clock
+from holdfast.drill.lab.errors import LabError
+from holdfast.drill.lab.interfaces import LabInterface, Network, port_name
 
 # SIGCHLD ignored: the kernel reaps what processes of the host leave behind.
 _FIRST_PROCESS = """
@@ -37,7 +37,7 @@ class Host:
         self.name = name
         self._hub = hub
         self.boot_id = boot_id or str(uuid.uuid4())
-        self.interfaces: dict[str, Interface] = {}
+        self.interfaces: dict[str, LabInterface] = {}
         self.addresses: dict[str, tuple[str, ...]] = {}
         self.environment: dict[str, str] = {}
         self._own_names: dict[str, str] = {}
@@ -59,6 +59,17 @@ class Host:
     def pid(self) -> int:
         """Of the first process, seen from outside."""
         return self._first.pid
+
+    def outer_pid(self, inner: int) -> int:
+        """The number outside of a process of this host; raises ProcessLookupError."""
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    numbers = _numbers(Path(entry.path, "status").read_text())
+                    own = os.stat(f"{entry.path}/ns/pid").st_ino == os.fstat(self._pids).st_ino
+                    if own and numbers[-1] == inner:
+                        return int(entry.name)
+        raise ProcessLookupError(f"host {self.name} has no process {inner}")
 
     def wait_until_ready(self) -> None:
         assert self._first.stdout is not None
@@ -189,6 +200,12 @@ def _chain(name: str, rules: tuple[str, ...] | list[str], hook: str = "") -> str
     return f"chain {name} {{\n{head}\n" + "".join(f"{rule}\n" for rule in rules) + "}\n"
 
 
+def _numbers(status: str) -> list[int]:
+    """A process has a number in each set of processes that it is in, the innermost last."""
+    line = next((one for one in status.splitlines() if one.startswith("NSpid:")), "NSpid: 0")
+    return [int(number) for number in line.split()[1:]]
+
+
 _LOCAL_NAMES = ("127.0.0.1 localhost\n", "::1 localhost ip6-localhost\n")
 _ENTERED = (("net", "net"), ("uts", "uts"), ("ipc", "ipc"), ("mount", "mnt"))
 
@@ -197,7 +214,7 @@ def _build_mounts(boot_id: str) -> None:
     """In the thread that has unshared them. The disk itself is shared by all hosts."""
     namespaces.mount("none", "/", flags=namespaces.MOUNT_RECURSIVE | namespaces.MOUNT_PRIVATE)
     namespaces.mount("tmpfs", "/run", "tmpfs")
-    namespaces.mount("tmpfs", "/dev/shm", "tmpfs")
+    namespaces.mount("tmpfs", "/dev/shm", "tmpfs")  # noqa: S108 - the host's own
     os.mkdir("/run/lab")
     _mount_sys()
     for name, text, over in (("hosts", "", "/etc/hosts"), ("resolv", "", "/etc/resolv.conf"),
@@ -208,7 +225,7 @@ def _build_mounts(boot_id: str) -> None:
 
 
 def _mount_sys() -> None:
-    """/sys/class/net shows the network of whoever mounted it. Control groups are the machine's."""
+    """/sys/class/net shows the network of its mounter. Control groups are the machine's."""
     groups, kept = "/sys/fs/cgroup", "/run/lab/cgroup"
     bind = namespaces.MOUNT_BIND | namespaces.MOUNT_RECURSIVE
     os.mkdir(kept)

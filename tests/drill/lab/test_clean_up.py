@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Lab, LabUnavailableError
-from tests.lab.fixture import lab_or_skip
+from holdfast.drill.lab import Lab, LabUnavailableError
+from tests.drill.lab.fixture import lab_or_skip
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
 
 BUILDS_A_LAB = """
 import os, signal, time
-from tests.lab import Lab
+from holdfast.drill.lab import Lab
 lab = Lab()
 a, b = lab.hosts(2)
 lab.link(a, b).loss(10)

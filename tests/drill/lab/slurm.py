@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Host, Lab
+from holdfast.drill.lab import Host, Lab
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo")
 CPUS = 8

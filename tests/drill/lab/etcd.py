@@ -23,9 +23,9 @@ from types import TracebackType
 
 import pytest
 
+from holdfast.drill.lab import Host, Lab
 from holdfast.nodes.etcd.access import EtcdAccess
 from holdfast.run.launch import ports
-from tests.lab import Host, Lab
 
 STARTS_WITHIN = 30.0
 

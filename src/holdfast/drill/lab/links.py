@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tests.lab.errors import LabError
-from tests.lab.interfaces import Network, port_name
-from tests.lab.relay import Relay
+from holdfast.drill.lab.errors import LabError
+from holdfast.drill.lab.interfaces import Network, port_name
+from holdfast.drill.lab.relay import Relay
 
 if TYPE_CHECKING:
-    from tests.lab.host import Host
+    from holdfast.drill.lab.host import Host
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Link:
         return self._add(f"numgen random mod 100 < {percent} drop", to)
 
     def mtu(self, size: int, *, to: Host | None = None) -> Link:
-        """Larger packets vanish, as on a switch whose port is smaller than the hosts': nobody is
+        """Larger packets vanish, as on a switch whose port is smaller than the hosts': no one is
         told. Give the hosts a larger MTU."""
         self._add(f"ip length > {size} drop", to)
         return self._add(f"ip6 length > {size - 40} drop", to)
@@ -88,7 +88,7 @@ class Link:
         return self
 
     def clear(self) -> None:
-        """Without a word to the hub, for those who then say it once for all links."""
+        """Without a word to the hub: the caller says it once for all links."""
         for relay in self.relays:
             relay.close()
         for faults in (self.rules, self.rejects, self.relays):

@@ -9,15 +9,15 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from tests.lab.errors import LabError
-from tests.lab.namespaces import inside_network
+from holdfast.drill.lab.errors import LabError
+from holdfast.drill.lab.namespaces import inside_network
 
 # A switch passes what a host can send: a smaller path is a matter of `Link.mtu`.
 SWITCH_MTU = 9216
 
 
 @dataclass(frozen=True)
-class Interface:
+class LabInterface:
     """One interface. Without addresses it gets 10.(77+switch).0.N/24, N counting the hosts; `()`
     means none. `bridge` makes a device like docker0, which is joined to no switch; it has a
     carrier only with `carrier=True`, as docker0 has once a container runs."""
@@ -30,7 +30,7 @@ class Interface:
     carrier: bool = True
 
 
-def default_addresses(interface: Interface, number: int, *, ipv6: bool) -> tuple[str, ...]:
+def default_addresses(interface: LabInterface, number: int, *, ipv6: bool) -> tuple[str, ...]:
     """`ADDRESS/LENGTH` each."""
     if interface.addresses is not None:
         return interface.addresses

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import Host, Interface, Lab, LabError, LabUnavailableError
-from tests.lab.fixture import lab_or_skip
+from holdfast.drill.lab import Host, Lab, LabError, LabInterface, LabUnavailableError
+from tests.drill.lab.fixture import lab_or_skip
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
 
@@ -284,11 +284,11 @@ def test_a_hosts_wall_clock_is_set_and_its_other_clocks_go_on(lab: Lab) -> None:
 
 
 def test_hosts_with_more_interfaces() -> None:
-    docker = Interface("docker0", ("172.17.0.1/16",), bridge=True)
-    idle = Interface("br-idle", ("172.18.0.1/16",), bridge=True, carrier=False)
+    docker = LabInterface("docker0", ("172.17.0.1/16",), bridge=True)
+    idle = LabInterface("br-idle", ("172.18.0.1/16",), bridge=True, carrier=False)
     with lab_or_skip() as lab:
         a, b = (
-            lab.host(name, [Interface(), Interface("ib0", switch=1), docker, idle], ipv6=True)
+            lab.host(name, [LabInterface(), LabInterface("ib0", switch=1), docker, idle], ipv6=True)
             for name in ("a", "b")
         )
         assert a.addresses["ib0"] == ("10.78.0.1", "fd77:78::1")

@@ -1,3 +1,5 @@
+"""Errors of the lab: something does not work, or none can be built here."""
+
 from __future__ import annotations
 
 

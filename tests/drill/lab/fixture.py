@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import Lab, LabUnavailableError
+from holdfast.drill.lab import Lab, LabUnavailableError
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Host, Lab
+from holdfast.drill.lab import Host, Lab
 
 SSHD = "/usr/sbin/sshd"
 

@@ -11,21 +11,21 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from tests.lab import namespaces
-from tests.lab.errors import LabError, LabUnavailableError
-from tests.lab.host import Host, replace_table
-from tests.lab.interfaces import (
+from holdfast.drill.lab import namespaces
+from holdfast.drill.lab.errors import LabError, LabUnavailableError
+from holdfast.drill.lab.host import Host, replace_table
+from holdfast.drill.lab.interfaces import (
     SWITCH_MTU,
-    Interface,
+    LabInterface,
     Network,
     default_addresses,
     port_name,
 )
-from tests.lab.links import Link
+from holdfast.drill.lab.links import Link
 
 
 class Lab:
-    """See tests/lab/__init__.py."""
+    """See drill/lab/__init__.py."""
 
     def __init__(self) -> None:
         _require_permission()
@@ -45,10 +45,10 @@ class Lab:
     def hosts(self, count: int, *, mtu: int = 1500, ipv6: bool = False) -> list[Host]:
         """Named a, b, c…, with one interface e0 each."""
         names = list(string.ascii_lowercase[:count])
-        return self._add(names, (Interface(mtu=mtu),), ipv6=ipv6)
+        return self._add(names, (LabInterface(mtu=mtu),), ipv6=ipv6)
 
     def host(
-        self, name: str, interfaces: Sequence[Interface] = (Interface(),), *,
+        self, name: str, interfaces: Sequence[LabInterface] = (LabInterface(),), *,
         ipv6: bool = False, boot_id: str | None = None,
     ) -> Host:  # fmt: skip
         return self._add([name], interfaces, ipv6=ipv6, boot_id=boot_id)[0]
@@ -128,7 +128,7 @@ class Lab:
         os.close(self.hub)
 
     def _add(
-        self, names: list[str], interfaces: Sequence[Interface], *, ipv6: bool,
+        self, names: list[str], interfaces: Sequence[LabInterface], *, ipv6: bool,
         boot_id: str | None = None,
     ) -> list[Host]:  # fmt: skip
         added = []
@@ -146,7 +146,7 @@ class Lab:
         return added
 
     def _wire(
-        self, host: Host, interfaces: Sequence[Interface], number: int, *, ipv6: bool
+        self, host: Host, interfaces: Sequence[LabInterface], number: int, *, ipv6: bool
     ) -> None:
         host.network.set("lo", state="up")
         for interface in interfaces:

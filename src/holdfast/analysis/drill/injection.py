@@ -1,0 +1,68 @@
+"""What a drill does to a job, as data: a fault's drill face says it, drill/acts carries it out."""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal
+
+import msgspec
+
+
+class Then(enum.Enum):
+    """What must become of the job."""
+
+    RESTARTS = "restarts"
+    """the runner starts the ranks again by itself, and they resume"""
+    ENDS = "ends"
+    """the run ends in order; started again, as a scheduler would, it resumes"""
+    GOES_ON = "goes on"
+    """training continues in the same attempt"""
+    REFUSES = "refuses"
+    """it does not start, and says why; started again without the fault, it trains"""
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True, tag_field="act", tag=True):
+    """One thing that is done to the job. Each kind has one file in drill/acts."""
+
+
+class SignalProcess(Act, frozen=True, kw_only=True):
+    number: int
+    to: Literal["rank", "rank and children", "launcher"] = "rank"
+    """the launcher is that of the rank's host"""
+
+
+class BreakInside(Act, frozen=True, kw_only=True):
+    """What cannot come from outside, done by the witness in the rank itself (rank/witness)."""
+
+    how: str
+    """'raise', 'exit', 'hang', 'hold-gil'…: a name that rank/witness/breakages.py knows"""
+    seconds: float = 0.0
+
+
+class Injection(msgspec.Struct, frozen=True, kw_only=True):
+    does: str
+    """for the screen and the report: 'SIGKILL to rank 2 at step 20'"""
+    act: Act
+    then: Then
+    slugs: tuple[str, ...] = ()
+    """any of which is the right name; empty: that of the fault itself"""
+    culprits: tuple[int, ...] | None = None
+    """ranks that must be named; None: the rehearsal's rank; empty: none need be"""
+    hosts: tuple[str, ...] = ()
+    """of which one must be named, for a fault of a host or of a link"""
+    beside: tuple[str, ...] = ()
+    """slugs that may be said as well, since they are true"""
+    lifted: bool = False
+    """taken away again once it was named (disk space freed, link healed)"""
+    costs_saves: int = 0
+    """newest checkpoints that it destroys: the job resumes from the one before them"""
+    world: int | None = None
+    """ranks of the attempt that follows; None: as many as before"""
+    fails_without: str = ""
+    """what the script lacks if it does not recover from this: said with the broken promise"""
+
+
+class CannotInject(msgspec.Struct, frozen=True):
+    """This drill does not apply to that job, or cannot be done here."""
+
+    why: str

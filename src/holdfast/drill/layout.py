@@ -1,0 +1,36 @@
+"""The folder of a drill: one folder for each job, with all that it may write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class JobFolder:
+    """`work` is the folder that the job runs in, `tmp` its TMPDIR; the rest is ours."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.work = path / "work"
+        self.tmp = path / "tmp"
+        self.witness = path / "witness"
+        self.runs = path / "runs"
+        self.screens = path / "screens"
+
+    def make(self) -> JobFolder:
+        for folder in (self.work, self.tmp, self.witness, self.screens):
+            folder.mkdir(parents=True)
+        return self
+
+    def records(self) -> Iterator[Path]:
+        return self.witness.glob("rank-*.jsonl")
+
+    def order(self, rank: int) -> Path:
+        """A rank renames it when it obeys: it is obeyed once, whatever the attempt."""
+        return self.witness / f"order-{rank}.json"
+
+    def go(self, rank: int) -> Path:
+        return self.witness / f"go-{rank}"
+
+    def screen(self, host: str) -> Path:
+        return self.screens / f"{host or 'here'}.txt"

@@ -1,0 +1,124 @@
+"""One job of a drill while it runs: its folder, its processes, its hosts; what acts work on."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.analysis.drill.records import RankAttempt, decode_lines
+from holdfast.analysis.drill.rehearsal import Rehearsal
+from holdfast.drill.layout import JobFolder
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from holdfast.drill.lab import Host, Lab
+
+
+class CannotInjectHere(Exception):  # noqa: N818 - it is an answer
+    """This machine does not let us do that (no root, no cgroup…): the drill is skipped. A sentence
+    that says why."""
+
+
+class Launched(Protocol):
+    """A launcher that was started, on one host."""
+
+    host: str
+    process: subprocess.Popen[str]
+
+
+class Stage:
+    """What an act may look at and work on. Everything it changes is undone by `undo`."""
+
+    def __init__(
+        self,
+        rehearsal: Rehearsal,
+        folder: JobFolder,
+        *,
+        checkpoints: Path | None,
+        lab: Lab | None = None,
+        hosts: Mapping[str, Host] | None = None,
+    ) -> None:
+        """`checkpoints`: the folder that the job saves into, as its undisturbed run showed; below
+        `folder.work`. None where it saves nothing."""
+        self.rehearsal, self.folder, self.checkpoints = rehearsal, folder, checkpoints
+        self.lab, self.hosts = lab, dict(hosts or {})
+        self.launchers: dict[str, Launched] = {}
+        """by host, the newest of each; filled by the job when it starts them"""
+        self.environment: dict[str, str] = {}
+        """for the job; an act may add to it before the start"""
+        self.flags: list[str] = []
+        """of the runner; an act may add to them before the start (torchrun's spelling)"""
+        self.wrap: Callable[[list[str]], list[str]] = lambda command: command
+        """around the launcher's command (`unshare --mount …`); an act may replace it"""
+        self.absent: set[str] = set()
+        """hosts whose launcher is not started"""
+        self._undo: list[Callable[[], object]] = []
+
+    # --- the job's processes ---------------------------------------------------------------------
+
+    def attempts(self) -> list[RankAttempt]:
+        """Of every rank so far, in the order in which they began."""
+        found = [RankAttempt.of(decode_lines(file.read_bytes()))
+                 for file in self.folder.records()]  # fmt: skip
+        return sorted((one for one in found if one), key=lambda one: one.began.t)
+
+    def pid(self, rank: int) -> int:
+        """Of the newest process of that rank, as this machine numbers it."""
+        newest = [one for one in self.attempts() if one.began.rank == rank][-1]
+        host = self.hosts.get(newest.began.host)
+        return host.outer_pid(newest.began.pid) if host else newest.began.pid
+
+    def launcher(self, rank: int) -> Launched:
+        """Of that rank's host."""
+        return self.launchers[self.rehearsal.job.host_of(rank)]
+
+    # --- the gate: the rank waits there, so that a fault comes at its step and not near it -------
+
+    def order(self, how: str, seconds: float = 0.0) -> None:
+        """The rank breaks so when it comes to the step, or ('wait') waits to be broken. Once."""
+        order = {"step": self.rehearsal.at_step, "how": how, "seconds": seconds}
+        self.folder.order(self.rehearsal.rank).write_text(json.dumps(order))
+
+    def release(self) -> None:
+        """The waiting rank goes on."""
+        self.folder.go(self.rehearsal.rank).touch()
+
+    # --- cleaning up -----------------------------------------------------------------------------
+
+    def afterwards(self, undo: Callable[[], object]) -> None:
+        """Called when the job is over, whatever happened; the last one first."""
+        self._undo.append(undo)
+
+    def undo(self) -> list[str]:
+        """What could not be undone, in a sentence each."""
+        problems = []
+        while self._undo:
+            if problem := _problem_of(self._undo.pop()):
+                problems.append(problem)
+        return problems
+
+
+def _problem_of(undo: Callable[[], object]) -> str:
+    try:
+        undo()
+    except Exception as problem:  # noqa: BLE001 - the others still have to be undone
+        return f"{type(problem).__name__}: {problem}"
+    return ""
+
+
+def wait_until(true: Callable[[], bool], *, seconds: float, every: float = 0.01) -> bool:
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every)
+    return True
+
+
+def is_running(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
