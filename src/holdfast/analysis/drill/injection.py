@@ -17,6 +17,8 @@ class Then(enum.Enum):
     """the run ends in order; started again, as a scheduler would, it resumes"""
     GOES_ON = "goes on"
     """training continues in the same attempt"""
+    RECOVERS = "recovers"
+    """training continues, or the ranks are started again and resume: both are right"""
     REFUSES = "refuses"
     """it does not start, and says why; started again without the fault, it trains"""
 
