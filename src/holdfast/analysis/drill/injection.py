@@ -54,6 +54,8 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """of which one must be named, for a fault of a host or of a link"""
     beside: tuple[str, ...] = ()
     """slugs that may be said as well, since they are true"""
+    notice_within: float | None = None
+    """seconds after which it must have been named; None: as usual for such a fault (bounds.py)"""
     lifted: bool = False
     """taken away again once it was named (disk space freed, link healed)"""
     costs_saves: int = 0

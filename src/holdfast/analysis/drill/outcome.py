@@ -72,9 +72,10 @@ class DrillRow(msgspec.Struct, frozen=True, kw_only=True):
 
     drill: str
     does: str
-    status: Literal["kept", "broken", "skipped"]
+    status: Literal["kept", "broken", "unproven", "skipped"]
+    """unproven: nothing was broken, but not every promise could be checked"""
     why: str = ""
-    """of a skipped one"""
+    """of a skipped or unproven one"""
     noticed: float | None = None
     """seconds from the fault to the first sentence about it"""
     named: str = ""
@@ -89,6 +90,10 @@ class DrillRow(msgspec.Struct, frozen=True, kw_only=True):
     weights: Comparison = "unknown"
     left: tuple[str, ...] = ()
     broken: tuple[BrokenPromise, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    """what could not be checked, each with the reason: 'loss: none was seen in any step'"""
+    remarks: tuple[str, ...] = ()
+    """how it was compared, where that was not bit for bit"""
     seconds: float = 0.0
     timeline: tuple[Happened, ...] = ()
     folder: str = ""

@@ -30,7 +30,10 @@ class BeforeStepsRecord(WitnessRecord, frozen=True, kw_only=True, tag="start"):
     weights: str
     """digest of this rank's own part of the weights; '' when they could not be read"""
     optimizer_step: int | None = None
-    """steps that the optimizer has counted; None when it counts none"""
+    """steps that the optimizer has counted; 0 when it has no state yet; None when it has state and
+    counts none"""
+    values: tuple[float, ...] = ()
+    """the same few of the weights as after every step"""
 
 
 class StepRecord(WitnessRecord, frozen=True, kw_only=True, tag="step"):
