@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from holdfast.analysis.rules.tracker import RuleNotice
 from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.findings import Evidence, Verdict
 from holdfast.text import numbers, ranks
+from holdfast.view import terminal
 from holdfast.view.text import harmless
 
 PREFIX = "holdfast> "
@@ -202,7 +202,7 @@ class Screen:
         self._line_is_free = True
         self._next_status = clock() + FIRST_STATUS
         self._unsaid = 0
-        self._in_place = stream.isatty() and os.environ.get("TERM", "") != "dumb"
+        self._in_place = terminal.can_rewrite(stream)
 
     def status(self, text: str) -> None:
         """The one calm line: in place on a terminal, else at most one a minute.
@@ -219,7 +219,8 @@ class Screen:
                     self._next_status = self._clock() + EVERY
                     self._line_is_free = True
                 return
-            line = line[: self._columns() - 1]  # a line that wraps cannot be rewritten
+            # A line that wraps cannot be rewritten.
+            line = line[: terminal.size(self._stream).columns - 1]
             if not self._line_is_free or line == self._shown:
                 return
             if self._write(f"{ERASE}{line}", patience=0):
@@ -286,36 +287,5 @@ class Screen:
                 self._write(f"{PREFIX}{lost} lines could not be shown; the journal has them\n",
                             patience=PATIENCE)  # fmt: skip
 
-    def _columns(self) -> int:
-        try:
-            return os.get_terminal_size(self._stream.fileno()).columns or 80
-        except (OSError, ValueError):
-            return 80
-
     def _write(self, text: str, *, patience: float) -> bool:
-        """Whether it was taken; never raises, and never blocks for longer than `patience`."""
-        try:
-            number = self._stream.fileno()
-        except (OSError, ValueError):
-            number = -1  # closed, or no file at all
-        try:
-            if number < 0:
-                self._stream.write(text)
-            elif not _has_room(number, patience):
-                return False
-            else:
-                # Past the stream's own buffer: what a broken pipe refuses would stay in there,
-                # fail again at exit and change our exit code. One write() a line also keeps the
-                # lines of other writers whole.
-                errors = self._stream.errors or "replace"
-                os.write(number, text.encode(self._stream.encoding, errors))
-        except (OSError, ValueError):  # a closed terminal, a broken pipe
-            return False
-        return True
-
-
-def _has_room(number: int, seconds: float) -> bool:
-    """A pipe is ready when it has room for PIPE_BUF (4096) bytes: more than one line of ours."""
-    ready = select.poll()
-    ready.register(number, select.POLLOUT)
-    return any(events & select.POLLOUT for _, events in ready.poll(seconds * 1000))
+        return terminal.put(self._stream, text, patience=patience)

@@ -67,6 +67,19 @@ Comparison = Literal["identical", "same", "differs", "unknown"]
 """bit for bit; within rounding, where the job does not repeat its own bits or has other ranks"""
 
 
+TracePoint = tuple[float, int, float | None]
+"""wall seconds, step of the job (from 1), loss"""
+
+
+class TrainedAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt as the page draws it: what its lowest rank trained, and when."""
+
+    began: float
+    """wall seconds"""
+    points: tuple[TracePoint, ...] = ()
+    """thinned where there are many; the first and the last stay"""
+
+
 class DrillRow(msgspec.Struct, frozen=True, kw_only=True):
     """One fault: what it was, and what became of it."""
 
@@ -96,6 +109,9 @@ class DrillRow(msgspec.Struct, frozen=True, kw_only=True):
     """how it was compared, where that was not bit for bit"""
     seconds: float = 0.0
     timeline: tuple[Happened, ...] = ()
+    """in wall seconds, in this order"""
+    trained: tuple[TrainedAttempt, ...] = ()
+    """every attempt, the first one first; empty: nothing to draw"""
     folder: str = ""
 
 
@@ -114,7 +130,13 @@ class DrillReport(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     repeats_itself: bool | None = None
     """the undisturbed part of every run had the same bits; None: could not be compared"""
+    reference: TrainedAttempt | None = None
+    """what the undisturbed job trained"""
+    patience: float = 0.0
+    """seconds, as the runner was told; 0: not known"""
     folder: str = ""
+    page: str = ""
+    """the HTML file, where it was written"""
     versions: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

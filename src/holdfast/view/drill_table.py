@@ -1,0 +1,183 @@
+"""The table of a drill, what to change for every promise that was broken, and the last line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast import text
+from holdfast.analysis.drill.outcome import Comparison, DrillReport, DrillRow
+from holdfast.findings import Status
+from holdfast.view.text import COLOURS, PLAIN, harmless, wrapped
+
+WIDE = 108
+"""columns from which data, loss and weights have one each; below they share one: the worst"""
+NARROWEST, WIDEST = 80, 120
+NONE = "-"
+STATUS = {"kept": "kept", "broken": "BROKEN", "skipped": "skipped"}
+_COLOUR = {"kept": Status.OK, "broken": Status.ERROR, "skipped": Status.SKIPPED}
+_WORST_FIRST: tuple[Comparison, ...] = ("differs", "unknown", "same", "identical")
+
+
+class Column(NamedTuple):
+    above: str
+    head: str
+    width: int
+    side: str = "<"
+
+
+_RESULTS = (Column("", "data", 9), Column("", "loss", 9), Column("", "weights", 9))
+_WIDE = (
+    Column("noticed", "after", 7),
+    Column("", "named", 5),
+    Column("recovered", "after", 9),
+    Column("steps", "repeated", 8, ">"),
+    *_RESULTS,
+    Column("left", "behind", 7),
+    Column("", "promise", 7),
+)
+_NARROW = (
+    Column("noticed", "after", 7),
+    Column("", "named", 5),
+    Column("back", "after", 7),
+    Column("steps", "again", 5, ">"),
+    Column("", "result", 9),
+    Column("", "left", 4),
+    Column("", "promise", 7),
+)
+
+
+class Table:
+    """Rows are drawn one by one, while the drill runs: so the widths do not depend on them."""
+
+    def __init__(self, names: Sequence[str], width: int) -> None:
+        self.width = max(NARROWEST, min(width, WIDEST))
+        self._wide = self.width >= WIDE
+        self._columns = _WIDE if self._wide else _NARROW
+        self._gap = "  " if self._wide else " "
+        room = self.width - sum(one.width + len(self._gap) for one in self._columns)
+        self._name = min(max(map(len, (*names, "drill"))), room)
+
+    def heads(self) -> list[str]:
+        above = self._line("", [one.above for one in self._columns])
+        return [above, self._line("drill", [one.head for one in self._columns])]
+
+    def row(self, row: DrillRow, *, colour: bool = False) -> str:
+        line = self._line(name_of(row.drill), [*self._cells(row), STATUS[row.status]])
+        if not colour:
+            return line
+        said = STATUS[row.status]
+        return f"{line.removesuffix(said)}{COLOURS[_COLOUR[row.status]]}{said}{PLAIN}"
+
+    def beside(self, name: str, what: str) -> str:
+        """A row with words in place of figures: what happens now."""
+        return text.shorten(f"{name_of(name):<{self._name}}  {harmless(what)}", self.width)
+
+    def _cells(self, row: DrillRow) -> list[str]:
+        if row.status == "skipped":
+            return [""] * (len(self._columns) - 1)
+        compared = (row.data, row.loss, row.weights)
+        return [
+            seconds(row.noticed),
+            {True: "right", False: "WRONG", None: NONE}[row.named_right],
+            seconds(row.recovered),
+            NONE if row.repeated is None else str(row.repeated),
+            *(compared if self._wide else (worst(compared),)),
+            str(len(row.left)) if row.left else ("nothing" if self._wide else "none"),
+        ]
+
+    def _line(self, name: str, cells: Sequence[str]) -> str:
+        parts = [
+            f"{cell:{column.side}{column.width}}"
+            for cell, column in zip(cells, self._columns, strict=True)
+        ]
+        first = f"{text.shorten(name, self._name):<{self._name}}"
+        return self._gap.join([first, *parts]).rstrip()
+
+
+def name_of(drill: str) -> str:
+    return harmless(drill)
+
+
+def worst(compared: Sequence[Comparison]) -> Comparison:
+    return min(compared, key=_WORST_FIRST.index)
+
+
+def seconds(value: float | None) -> str:
+    """'40 ms', '4.1 s', '23 s', '2.5 min'; '-' where there is none."""
+    if value is None:
+        return NONE
+    if value < 0.0995:
+        return f"{value * 1000:.0f} ms"
+    if value < 99.5:
+        return f"{value:.1f} s" if value < 9.95 else f"{value:.0f} s"
+    return f"{value / 60:.1f} min"
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+def whole(report: DrillReport, *, width: int, colour: bool = False) -> str:
+    """Everything that is said at the end, the table first."""
+    table = Table([row.drill for row in report.rows], width)
+    lines = [*table.heads(), *(table.row(row, colour=colour) for row in report.rows)]
+    paragraphs = ["\n".join(lines), *_remarks(report, table.width)]
+    paragraphs += [_broken(row, table.width, colour=colour) for row in report.broken]
+    paragraphs += _skipped(report, table.width)
+    return "\n\n".join([*paragraphs, last_line(report)])
+
+
+def _remarks(report: DrillReport, width: int) -> list[str]:
+    if report.repeats_itself is not False:
+        return []
+    said = (
+        "This job does not repeat its own bits: undisturbed parts differed from the reference "
+        "before any fault came. `same` means equal within the difference measured there."
+    )
+    return [wrapped(said, width, rest="")]
+
+
+def _broken(row: DrillRow, width: int, *, colour: bool) -> str:
+    head = "broken"
+    shown = f"{COLOURS[Status.ERROR]}{head}{PLAIN}" if colour else head
+    lines = [f"{shown} {name_of(row.drill)}: {harmless(row.does)}"]
+    for broken in row.broken:
+        slug = f" ({harmless(broken.slug)})" if broken.slug else ""
+        lines.append(wrapped(f"  {broken.promise:<8} {broken.seen}{slug}", width, rest=" " * 11))
+        if broken.fix:
+            lines.append(wrapped(f"  help:    {broken.fix}", width, rest=" " * 11))
+    lines += [f"  left     {harmless(one)}" for one in row.left]
+    if row.folder:
+        lines.append(f"  evidence {harmless(row.folder)}")
+    return "\n".join(lines)
+
+
+def _skipped(report: DrillReport, width: int) -> list[str]:
+    """One line for each reason, with all drills that it keeps from being tried."""
+    reasons: dict[str, list[str]] = {}
+    for row in report.rows:
+        if row.status == "skipped":
+            reasons.setdefault(row.why, []).append(name_of(row.drill))
+    lines = [
+        wrapped(f"skipped {', '.join(names)}: {why}", width, rest="  ")
+        for why, names in reasons.items()
+    ]
+    return ["\n".join(lines)] if lines else []
+
+
+def counts(report: DrillReport) -> dict[str, int]:
+    found = dict.fromkeys(("kept", "broken", "skipped"), 0)
+    for row in report.rows:
+        found[row.status] += 1
+    return found
+
+
+def last_line(report: DrillReport) -> str:
+    """'12 of 14 drills kept every promise, 3 skipped, in 4 min; report: …'."""
+    found = counts(report)
+    tried = found["kept"] + found["broken"]
+    skipped = f", {found['skipped']} skipped" if found["skipped"] else ""
+    where = f"; report: {harmless(report.page)}" if report.page else ""
+    kept = f"{found['kept']} of {text.counted(tried, 'drill')} kept every promise"
+    said = kept if tried else "no drill was tried"
+    return f"{said}{skipped}, in {seconds(report.seconds)}{where}"

@@ -1,0 +1,105 @@
+"""The table of a drill: every width, every kind of row, nothing that drives the terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from holdfast.analysis.drill.outcome import BrokenPromise
+from holdfast.view.drill_table import Table, last_line, seconds, whole
+from tests.view.sample_drills import a_report, a_row
+
+ESCAPES = re.compile(r"\033\[[\d;]*m")
+LONG = "checkpoint-corrupt/truncated-in-the-middle"
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 107, 108, 120, 200])
+def test_fits_its_width_and_keeps_its_columns(width: int) -> None:
+    table = Table(["rank-killed", LONG], width)
+    lines = [*table.heads(), table.row(a_row()), table.row(a_row(LONG, left=("x", "y")))]
+    assert all(len(line) <= max(80, min(width, 120)) for line in lines), lines
+    head, *rows = lines[1:]
+    assert all(row[head.index("promise") :] == "kept" for row in rows)
+    assert all(row[head.index("named") :].startswith("right ") for row in rows)
+
+
+def test_says_the_figures() -> None:
+    words = Table(["rank-killed"], 120).row(a_row()).split()
+    assert words == ["rank-killed", "0.3", "s", "right", "4.1", "s", "4", "identical", "identical",
+                     "identical", "nothing", "kept"]  # fmt: skip
+
+
+def test_a_narrow_one_shows_the_worst_of_data_loss_and_weights() -> None:
+    table = Table(["rank-killed"], 80)
+    assert " unknown " in table.row(a_row(data="unknown", loss="same"))
+    assert " differs " in table.row(a_row(data="unknown", weights="differs"))
+    assert " same " in table.row(a_row(loss="same"))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(None, "-"), (0.0, "0 ms"), (0.0424, "42 ms"), (0.31, "0.3 s"), (9.949, "9.9 s"),
+     (9.96, "10 s"), (99.4, "99 s"), (99.6, "1.7 min"), (600.0, "10.0 min")],
+)  # fmt: skip
+def test_seconds_in_words(value: float | None, said: str) -> None:
+    assert seconds(value) == said
+
+
+def test_every_broken_promise_says_what_was_seen_and_what_to_change() -> None:
+    said = " ".join(whole(a_report(), width=120).split())
+    for row in a_report().broken:
+        assert f"broken {row.drill}: {row.does}" in said
+        assert row.folder in said
+        for broken in row.broken:
+            assert broken.seen in said
+            assert broken.fix in said
+        assert all(one in said for one in row.left)
+
+
+def test_drills_skipped_for_one_reason_share_a_line() -> None:
+    lines = whole(a_report(), width=120).splitlines()
+    assert "skipped link-cut, mtu-black-hole: needs several hosts: add `--hosts 2`" in lines
+    assert "skipped gpu-oom: no GPU here" in lines
+
+
+def test_the_last_line_counts_and_names_the_report() -> None:
+    assert whole(a_report(), width=100).splitlines()[-1] == (
+        "4 of 6 drills kept every promise, 3 skipped, in 2.4 min; "
+        "report: drills/261116-171500-train/report.html"
+    )
+    assert last_line(a_report(a_row(), page="")) == "1 of 1 drill kept every promise, in 2.4 min"
+    skipped = a_row(status="skipped", why="no")
+    assert last_line(a_report(skipped, page="")).startswith("no drill was tried, 1 skipped")
+
+
+def test_a_job_that_does_not_repeat_its_bits_is_told_so() -> None:
+    said = "does not repeat its own bits"
+    assert said in whole(a_report(repeats_itself=False), width=100)
+    assert said not in whole(a_report(repeats_itself=None), width=100)
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    plain = whole(a_report(), width=120)
+    coloured = whole(a_report(), width=120, colour=True)
+    assert coloured != plain
+    assert ESCAPES.sub("", coloured) == plain
+
+
+def test_text_from_outside_does_not_drive_the_terminal() -> None:
+    hostile = a_row(
+        "x\033[2J",
+        does="kill \u202ereversed\r\nfake: all kept",
+        status="broken",
+        left=("process 1: \033]0;title\a",),
+        broken=(promise("seen \033[31m\nholdfast> done"),),
+    )
+    said = whole(a_report(hostile), width=120)
+    assert "\033" not in said
+    assert "\u202e" not in said
+    assert "\r" not in said
+    assert not any(line.startswith(("fake", "holdfast>")) for line in said.splitlines())
+
+
+def promise(seen: str) -> BrokenPromise:
+    return BrokenPromise(promise="name", seen=seen)
