@@ -57,6 +57,8 @@ class Stage:
         """around the launcher's command (`unshare --mount …`); an act may replace it"""
         self.absent: set[str] = set()
         """hosts whose launcher is not started"""
+        self.injected: float | None = None
+        """when the fault came (wall seconds), where that was not when `inject` returned"""
         self._undo: list[Callable[[], object]] = []
 
     # --- the job's processes ---------------------------------------------------------------------

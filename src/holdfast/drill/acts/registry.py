@@ -14,7 +14,7 @@ A = TypeVar("A", bound=Act)
 
 
 class Carrier:
-    """Carries out one kind of act. Each of these may raise CannotInjectHere."""
+    """Carries out one kind of act on one job. Each of these may raise CannotInjectHere."""
 
     def prepare(self, act: Any, stage: Stage) -> None:  # noqa: ARG002 - others need it
         """Before the job is started. By default the rank is told to wait at its step."""
@@ -28,22 +28,23 @@ class Carrier:
         """Take the fault away again: it was named."""
 
 
-_carriers: dict[type[Act], Carrier] = {}
+_carriers: dict[type[Act], type[Carrier]] = {}
 
 
 def carries_out(kind: type[Act]) -> Callable[[type[Carrier]], type[Carrier]]:
     def register(carrier: type[Carrier]) -> type[Carrier]:
-        _carriers[kind] = carrier()
+        _carriers[kind] = carrier
         return carrier
 
     return register
 
 
 def carrier_of(act: Act) -> Carrier:
+    """A new one for each job: it keeps what it made until the fault is lifted."""
     if not _carriers:
         package = __name__.rpartition(".")[0]
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             importlib.import_module(f"{package}.{module.name}")
     if type(act) not in _carriers:
         raise CannotInjectHere(f"nothing here can carry out {type(act).__name__}")
-    return _carriers[type(act)]
+    return _carriers[type(act)]()
