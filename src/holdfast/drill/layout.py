@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,21 @@ class JobFolder:
 
     def records(self) -> Iterator[Path]:
         return self.witness.glob("rank-*.jsonl")
+
+    def listing(self) -> tuple[tuple[str, int, float], ...]:
+        """Files that the job wrote: path below `work`, bytes, time of the last change. What is
+        linked there is the user's."""
+        found = []
+        for folder, folders, files in os.walk(self.work):
+            folders[:] = [one for one in folders if not os.path.islink(os.path.join(folder, one))]
+            for name in files:
+                path = Path(folder, name)
+                with contextlib.suppress(OSError):  # it was renamed meanwhile
+                    if not path.is_symlink():
+                        state = path.stat()
+                        place = str(path.relative_to(self.work))
+                        found.append((place, state.st_size, state.st_mtime))
+        return tuple(sorted(found))
 
     def order(self, rank: int) -> Path:
         """A rank renames it when it obeys: it is obeyed once, whatever the attempt."""

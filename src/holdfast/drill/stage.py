@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.analysis.drill.records import RankAttempt, decode_lines
 from holdfast.analysis.drill.rehearsal import Rehearsal
@@ -15,6 +15,7 @@ from holdfast.drill.layout import JobFolder
 
 if TYPE_CHECKING:
     import subprocess
+    import threading
 
     from holdfast.drill.lab import Host, Lab
 
@@ -24,11 +25,13 @@ class CannotInjectHere(Exception):  # noqa: N818 - it is an answer
     that says why."""
 
 
-class Launched(Protocol):
+class LauncherProcess(NamedTuple):
     """A launcher that was started, on one host."""
 
     host: str
     process: subprocess.Popen[str]
+    reader: threading.Thread
+    """of what it prints"""
 
 
 class Stage:
@@ -47,7 +50,7 @@ class Stage:
         `folder.work`. None where it saves nothing."""
         self.rehearsal, self.folder, self.checkpoints = rehearsal, folder, checkpoints
         self.lab, self.hosts = lab, dict(hosts or {})
-        self.launchers: dict[str, Launched] = {}
+        self.launchers: dict[str, LauncherProcess] = {}
         """by host, the newest of each; filled by the job when it starts them"""
         self.environment: dict[str, str] = {}
         """for the job; an act may add to it before the start"""
@@ -69,23 +72,34 @@ class Stage:
                  for file in self.folder.records()]  # fmt: skip
         return sorted((one for one in found if one), key=lambda one: one.began.t)
 
+    def attempts_of_rank(self, rank: int) -> list[RankAttempt]:
+        return [one for one in self.attempts() if one.began.rank == rank]
+
     def pid(self, rank: int) -> int:
         """Of the newest process of that rank, as this machine numbers it."""
-        newest = [one for one in self.attempts() if one.began.rank == rank][-1]
+        newest = self.attempts_of_rank(rank)[-1]
         host = self.hosts.get(newest.began.host)
         return host.outer_pid(newest.began.pid) if host else newest.began.pid
 
-    def launcher(self, rank: int) -> Launched:
+    def launcher(self, rank: int) -> LauncherProcess:
         """Of that rank's host."""
         return self.launchers[self.rehearsal.job.host_of(rank)]
 
     # --- the gate: the rank waits there, so that a fault comes at its step and not near it -------
 
-    def order(self, how: str, seconds: float = 0.0, *, step: int | None = None) -> None:
+    def order(self, how: str, seconds: float = 0.0) -> None:
         """The rank breaks so when it comes to the step, or ('wait') waits to be broken. Once."""
-        when = self.rehearsal.at_step if step is None else step
-        order = {"step": when, "how": how, "seconds": seconds}
+        order = {"step": self.rehearsal.at_step, "how": how, "seconds": seconds}
         self.folder.order(self.rehearsal.rank).write_text(json.dumps(order))
+
+    def at_the_gate(self) -> bool:
+        if not self.rehearsal.at_step or self.folder.order(self.rehearsal.rank).exists():
+            return False  # cheap: it is renamed when it is obeyed
+        return self.gate_time() is not None
+
+    def gate_time(self) -> float | None:
+        gates = [one.gate for one in self.attempts_of_rank(self.rehearsal.rank) if one.gate]
+        return gates[0].t if gates else None
 
     def release(self) -> None:
         """The waiting rank goes on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.analysis.job import typed_options
 from holdfast.errors import ConfigError
 from holdfast.run.hosts import typed
 from holdfast.run.hosts.typed import HostsCommand, split
@@ -45,8 +46,10 @@ def test_options_without_a_value_are_those_of_the_real_parser() -> None:
         for name in action.option_strings
         if "_" not in name
     }
-    assert alone <= typed.ALONE
-    assert typed.ALONE - alone <= {"--virtual-local-rank"}, "which older versions do not have"
+    assert alone <= typed_options.ALONE
+    assert typed_options.ALONE - alone <= {"--virtual-local-rank"}, (
+        "which older versions do not have"
+    )
 
 
 def test_each_launcher_gets_its_number_and_the_place() -> None:

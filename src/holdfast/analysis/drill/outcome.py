@@ -47,6 +47,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """beside what follows from the fields above"""
     saved: tuple[int, ...] = ()
     """steps whose checkpoints were there when the fault came, as the runner or the disk says"""
+    listing: tuple[tuple[str, int, float], ...] = ()
+    """of the job's folder when the fault came: path below it, bytes, time of the last change"""
     left: tuple[str, ...] = ()
     """what the job left behind and the undisturbed one did not: 'process 4711: python train.py',
     '/dev/shm/torch_1', 'port 29500'"""

@@ -1,25 +1,19 @@
 """`holdfast run --hosts a,b …`: what of the command line is for us, and what for the launchers;
 pure.
 
-torch is not asked: the machine that starts a job need not have it. So the options of torchrun that
-take no value are listed here, and everything up to the first word that belongs to no option is
-before the script; what follows is the script's own.
+torch is not asked: the machine that starts a job need not have it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from holdfast.analysis.job import typed_options
 from holdfast.errors import ConfigError
 from holdfast.nodes.etcd import access
 
-ALONE = frozenset(
-    {"-h", "--help", "--standalone", "-m", "--module", "--no-python", "--run-path"}
-    | {"--virtual-local-rank", "--no-check", "--dry-run", "--no-pty"}
-)
-"""options without a value, of torchrun and of holdfast"""
 OURS = ("--hosts", "--hostfile", "--remote-python", "--env")
 CHOSEN = ("--rdzv-endpoint", "--master-addr", "--node-rank", "--token-file", "--standalone")
 """what holdfast decides where it starts all launchers itself"""
@@ -49,19 +43,17 @@ class HostsCommand(NamedTuple):
 
     def value(self, option: str) -> str | None:
         """What was typed for an option of the launchers; '' for one without a value."""
-        found = [value for name, value, _ in _options(self.arguments) if name == option]
+        found = [
+            value
+            for name, value, _ in typed_options.before_the_script(self.arguments)
+            if name == option
+        ]
         return found[-1] if found else None
-
-
-class _Option(NamedTuple):
-    name: str
-    value: str
-    words: tuple[str, ...]
 
 
 def split(argv: Sequence[str]) -> HostsCommand | None:
     """None where no hosts are named: an ordinary start on this machine."""
-    options = list(_options(argv))
+    options = list(typed_options.before_the_script(argv))
     ours = [one for one in options if one.name in OURS]
     if not any(one.name in ("--hosts", "--hostfile") for one in ours):
         return None
@@ -140,17 +132,3 @@ def not_passed_on(command: HostsCommand, environment: Mapping[str, str]) -> list
     """Names of variables set here that a user may believe the ranks see."""
     named = {one.partition("=")[0] for one in command.variables}
     return sorted(name for name in environment if OF_THE_JOB.fullmatch(name) and name not in named)
-
-
-def _options(argv: Sequence[str]) -> Iterator[_Option]:
-    """Up to the script."""
-    at = 0
-    while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-", "--"):
-        name, equals, value = argv[at].partition("=")
-        name = name.replace("_", "-") if name.startswith("--") else name
-        if equals or name in ALONE or at + 1 == len(argv):
-            yield _Option(name, value, (argv[at],))
-            at += 1
-        else:
-            yield _Option(name, argv[at + 1], (argv[at], argv[at + 1]))
-            at += 2

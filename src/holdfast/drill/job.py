@@ -1,0 +1,160 @@
+"""One job of a drill: started, broken, watched, perhaps started again, ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.outcome import Happened, Observed
+from holdfast.drill import launching
+from holdfast.drill.acts.registry import Carrier, carrier_of
+from holdfast.drill.launching import JobCommand
+from holdfast.drill.leftovers import Leftovers
+from holdfast.drill.stage import Stage
+
+EVERY = 0.05
+"""seconds between two looks"""
+LOOK_EVERY = 2.0
+"""seconds between two looks at what the job's processes hold"""
+LEFT_AFTER = 10.0
+"""seconds after its end in which a job may still come apart"""
+STARTS = 2
+
+Tell = Callable[[str], None]
+
+
+class DrillJob:
+    """From its first start to its last end."""
+
+    def __init__(
+        self, stage: Stage, command: JobCommand, injection: Injection | None, *, longest: float,
+        tell: Tell,
+    ) -> None:  # fmt: skip
+        """`longest`: seconds that one start may take before it is ended."""
+        self._stage, self._command, self._injection = stage, command, injection
+        self._longest, self._tell = longest, tell
+        self._carrier: Carrier | None = carrier_of(injection.act) if injection else None
+        self._leftovers = Leftovers(stage.folder.witness, stage.folder.tmp)
+        self._starts: list[float] = []
+        self._codes: list[int | None] = []
+        self._injected: float | None = None
+        self._lifted: float | None = None
+        self._listing: tuple[tuple[str, int, float], ...] = ()
+        self._happened: list[Happened] = []
+        self._looked = 0.0
+
+    def run(self) -> Observed:
+        """May raise CannotInjectHere. Whatever happens, nothing of the job is left."""
+        try:
+            if self._injection and self._carrier:
+                self._carrier.prepare(self._injection.act, self._stage)
+            self._start()
+            while self._goes_on():
+                time.sleep(EVERY)
+            ended = time.time()
+            launching.reap(self._stage)
+            left = self._leftovers.found(seconds=LEFT_AFTER)
+        finally:
+            launching.kill(self._stage)
+            problems = self._stage.undo()
+        return self._observed(ended, (*left, *(f"not undone: {one}" for one in problems)))
+
+    # --- while it runs ---------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._starts.append(time.time())
+        again = " again" * (len(self._starts) > 1)
+        self._note("start", f"started{again}")
+        launching.start(self._stage, self._command)
+        if self._injection and not self._stage.rehearsal.at_step and self._injected is None:
+            self._inject()
+
+    def _goes_on(self) -> bool:
+        """One look; False when the job is over."""
+        now = time.time()
+        if now - self._looked > LOOK_EVERY:
+            self._looked = now
+            self._leftovers.look()
+            self._say_progress()
+        if self._is_due():
+            self._inject()
+        if self._is_to_be_lifted():
+            self._lift()
+        if launching.all_ended(self._stage):
+            self._codes.append(launching.combined(launching.exit_codes(self._stage)))
+            return self._starts_again()
+        if now - self._starts[-1] > self._longest:
+            self._tell(f"did not end within {self._longest:.0f} s: ending it")
+            launching.end(self._stage)
+            self._codes.append(None)
+            return False
+        return True
+
+    def _inject(self) -> None:
+        assert self._injection
+        assert self._carrier
+        self._leftovers.look()
+        self._listing = self._stage.folder.listing()
+        self._injected = self._stage.gate_time() or time.time()
+        self._carrier.inject(self._injection.act, self._stage)
+        self._note("fault", self._injection.does)
+
+    def _is_due(self) -> bool:
+        return bool(self._injection) and self._injected is None and self._stage.at_the_gate()
+
+    def _is_to_be_lifted(self) -> bool:
+        """Once it was named."""
+        if not self._injection or not self._injection.lifted or self._lifted is not None:
+            return False
+        since = self._stage.injected or self._injected
+        heard = self._command.runner.heard(self._stage.folder)
+        return since is not None and any(one.t >= since for one in heard.spoken)
+
+    def _lift(self) -> None:
+        assert self._injection
+        assert self._carrier
+        self._carrier.lift(self._injection.act, self._stage)
+        self._lifted = time.time()
+        self._note("lifted", "taken away again")
+
+    def _starts_again(self) -> bool:
+        """As a scheduler would, where the rehearsal is that the run ends."""
+        wanted = self._injection and self._injection.then in (Then.ENDS, Then.REFUSES)
+        if not wanted or self._injected is None or len(self._starts) == STARTS:
+            return False
+        if self._lifted is None:
+            self._lift()
+        launching.reap(self._stage)
+        self._start()
+        return True
+
+    def _say_progress(self) -> None:
+        steps = [len(one.steps) for one in self._stage.attempts()[-1:]]
+        if steps:
+            self._tell(f"attempt {len(self._stage.attempts_of_rank(0))}, step {steps[0]} of it")
+
+    def _note(self, kind: str, what: str) -> None:
+        self._happened.append(Happened(t=time.time(), what=what, kind=kind))  # type: ignore[arg-type]
+        self._tell(what)
+
+    # --- afterwards ------------------------------------------------------------------------------
+
+    def _observed(self, ended: float, left: tuple[str, ...]) -> Observed:
+        heard = self._command.runner.heard(self._stage.folder)
+        injected = self._stage.injected or self._injected
+        before = [step for t, step, _ in heard.saved if injected and t <= injected]
+        return Observed(
+            attempts=tuple(self._stage.attempts()),
+            starts=tuple(self._starts),
+            exit_codes=tuple(self._codes),
+            injected=injected,
+            lifted=self._lifted,
+            ended=ended,
+            said=heard.spoken,
+            happened=(*self._happened, *heard.happened),
+            saved=tuple(sorted(set(before))),
+            listing=self._listing,
+            left=left,
+            folder=str(self._stage.folder.path),
+        )

@@ -1,0 +1,90 @@
+"""Starting and ending the launchers of one job."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.drill import marked_processes
+from holdfast.drill.runners import screens
+from holdfast.drill.runners.runner import Runner, ToStart
+from holdfast.drill.stage import LauncherProcess, Stage
+
+ENDING = 45.0
+"""seconds for a launcher to end its ranks in order, before all of them are killed"""
+
+
+class JobCommand(NamedTuple):
+    """The user's job, as it is to be started."""
+
+    runner: Runner
+    options: Sequence[str]
+    script: Sequence[str]
+    patience: float
+
+
+def start(stage: Stage, job: JobCommand) -> None:
+    """One launcher, on this machine."""
+    for host in stage.rehearsal.job.hosts:
+        if host not in stage.absent:
+            command = job.runner.command(to_start(stage, job, host))
+            stage.launchers[host] = _start(stage, host, stage.wrap(command))
+
+
+def to_start(stage: Stage, job: JobCommand, host: str) -> ToStart:
+    options = [*stage.flags, *job.options]
+    return ToStart(options, job.script, stage.folder.runs / host, job.patience)
+
+
+def _start(stage: Stage, host: str, command: list[str]) -> LauncherProcess:
+    process = subprocess.Popen(
+        command, cwd=stage.folder.work, env=stage.environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        start_new_session=True,  # Ctrl-C is for the drill, which then ends the job
+    )  # fmt: skip
+    assert process.stdout is not None
+    return LauncherProcess(host, process, screens.keep(process.stdout, stage.folder.screen(host)))
+
+
+def exit_codes(stage: Stage) -> dict[str, int | None]:
+    return {host: one.process.poll() for host, one in stage.launchers.items()}
+
+
+def all_ended(stage: Stage) -> bool:
+    return all(code is not None for code in exit_codes(stage).values())
+
+
+def end(stage: Stage) -> None:
+    """In order where that works, else by force; what the job started goes, too."""
+    for one in stage.launchers.values():
+        with contextlib.suppress(ProcessLookupError):
+            one.process.terminate()
+    until = time.monotonic() + ENDING
+    while not all_ended(stage) and time.monotonic() < until:
+        time.sleep(0.05)
+    kill(stage)
+
+
+def kill(stage: Stage) -> None:
+    for one in stage.launchers.values():
+        with contextlib.suppress(ProcessLookupError):
+            one.process.kill()
+    marked_processes.end(stage.folder.witness)
+    reap(stage)
+
+
+def reap(stage: Stage) -> None:
+    """Launchers that have ended, and what they still had to say."""
+    for one in stage.launchers.values():
+        one.process.wait()
+        one.reader.join(5)
+
+
+def combined(codes: dict[str, int | None]) -> int | None:
+    """Of several launchers: the first that is not 0; None where one did not end by itself."""
+    if not codes or None in codes.values():
+        return None
+    return next((code for code in codes.values() if code), 0)
