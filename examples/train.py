@@ -17,7 +17,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import holdfast
 
-STEPS = 60
+STEPS = int(os.environ.get("STEPS", "60"))
+PACE = float(os.environ.get("PACE", "0.03"))  # seconds of pretended work in each step
 
 
 def main() -> None:
@@ -42,6 +43,7 @@ def train(folder: str) -> None:
     ckpt.resume()  # <- the newest that verifies; at step 0 if there is none
     while state.step < STEPS:
         for batch, targets in sampler.follow(loader):
+            time.sleep(PACE)
             break_on_purpose(rank, state.step)
             with sampler.sync(model):  # <- gradients are exchanged once a global batch
                 loss = nn.functional.mse_loss(model(batch), targets) * sampler.loss_weight
@@ -61,7 +63,6 @@ def train(folder: str) -> None:
 
 def break_on_purpose(rank: int, step: int) -> None:
     if os.environ.get("BREAK"):
-        time.sleep(0.05)  # a pace at which you can follow
         now = (os.environ.get("TORCHELASTIC_RESTART_COUNT"), rank, step)
         if now == ("0", 2, 24):
             os.kill(os.getpid(), signal.SIGKILL)

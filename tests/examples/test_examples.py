@@ -48,8 +48,9 @@ def test_a_trainer_continues_where_it_was(tmp_path: Path, example: str) -> None:
 
 
 @pytest.mark.long
-def test_the_plain_script_continues_where_it_was(tmp_path: Path) -> None:
-    job = broken_and_whole(tmp_path, "train.py", "1:25")
+@pytest.mark.parametrize("example", ["train.py", "fsdp2.py"])
+def test_a_plain_script_continues_where_it_was(tmp_path: Path, example: str) -> None:
+    job = broken_and_whole(tmp_path, example, "1:25")
     (step,) = resumed_at(job)
     assert 10 <= step < 25
     broken, undisturbed = lines(job, "done at step 60: weights ")

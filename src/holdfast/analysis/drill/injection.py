@@ -39,6 +39,19 @@ class BreakInside(Act, frozen=True, kw_only=True):
     how: str
     """'raise', 'exit', 'hang', 'hold-gil'…: a name that rank/witness/breakages.py knows"""
     seconds: float = 0.0
+    step: int | None = None
+    """of the process, instead of the rehearsal's"""
+    times: int = 1
+    """in so many attempts, each at that step of its process"""
+
+
+class Preempt(Act, frozen=True, kw_only=True):
+    """What Slurm does: SIGTERM to every process of the job, SIGKILL when the grace is over."""
+
+    grace: float
+    """seconds"""
+    left: float = 3600.0
+    """seconds to the end that the scheduler had promised"""
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,3 +83,6 @@ class CannotInject(msgspec.Struct, frozen=True):
     """This drill does not apply to that job, or cannot be done here."""
 
     why: str
+
+
+NO_OTHER_RANK = CannotInject("the job has one rank: no other one would wait for it")

@@ -32,6 +32,14 @@ from collections.abc import Iterator
 from holdfast import text
 from holdfast.analysis.collectives import call_sites, groups, progress, waits
 from holdfast.analysis.collectives.signature import Mismatch
+from holdfast.analysis.drill.injection import (
+    NO_OTHER_RANK,
+    BreakInside,
+    CannotInject,
+    Injection,
+    Then,
+)
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, fingerprints, odd_ranks, ras_evidence
 from holdfast.analysis.logs.disagreement import Disagreement
@@ -417,4 +425,17 @@ def tensors_of_a_call_do_not_fit(wreckage: Wreckage) -> Diagnosis | None:
         victims=others,
         fix="log shape and dtype of these tensors on every rank, right before the call",
         next=DETAIL,
+    )
+
+
+@FAULT.drill()
+def call_another_size(rehearsal: Rehearsal) -> Injection | CannotInject:
+    if rehearsal.job.ranks == 1:
+        return NO_OTHER_RANK
+    return Injection(
+        does=f"rank {rehearsal.rank} calls all_reduce with a size of its own {rehearsal.when}",
+        act=BreakInside(how="mismatch"),
+        then=Then.RESTARTS,
+        # Of two ranks neither is the majority: both are named, as undecided.
+        culprits=(0, 1) if rehearsal.job.ranks == 2 else None,
     )

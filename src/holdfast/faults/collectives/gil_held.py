@@ -24,6 +24,14 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.collectives import stacks
+from holdfast.analysis.drill.injection import (
+    NO_OTHER_RANK,
+    BreakInside,
+    CannotInject,
+    Injection,
+    Then,
+)
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame, suspects
 from holdfast.analysis.logs.patterns import watchdog
@@ -158,3 +166,15 @@ def stack_shows_the_gil_holder(wreckage: Wreckage) -> Diagnosis | None:
 
 def _who(rank: int | None) -> str:
     return "a rank" if rank is None else f"rank {rank}"
+
+
+@FAULT.drill()
+def hold_the_gil(rehearsal: Rehearsal) -> Injection | CannotInject:
+    if rehearsal.job.ranks == 1:
+        return NO_OTHER_RANK
+    return Injection(
+        does=f"rank {rehearsal.rank} holds the GIL in a C call {rehearsal.when}",
+        act=BreakInside(how="hold-gil"),
+        then=Then.RESTARTS,
+        beside=("rank-stuck",),
+    )

@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from holdfast import shell_words, text
 from holdfast.analysis.collectives import inner_exception, stacks, waits
+from holdfast.analysis.drill.injection import BreakInside, Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import pace, phrases
 from holdfast.analysis.logs import blame, broken_scripts, own_errors
 from holdfast.analysis.logs.wreckage import Exit, LoggedException, Wreckage
@@ -312,3 +314,12 @@ def rank_exited_with_an_error_code(wreckage: Wreckage) -> Diagnosis | None:
 def _ended(end: Exit) -> Culprit:
     what = "" if end.rank is not None or end.local_rank is None else f"local rank {end.local_rank}"
     return Culprit(rank=end.rank, host=end.host, pid=end.pid, what=what)
+
+
+@FAULT.drill()
+def raise_in_a_rank(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"rank {rehearsal.rank} raises an exception {rehearsal.when}",
+        act=BreakInside(how="raise"),
+        then=Then.RESTARTS,
+    )

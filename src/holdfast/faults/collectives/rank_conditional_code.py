@@ -27,6 +27,14 @@ from holdfast import text
 from holdfast.analysis.collectives import call_sites, groups, wait_graph, waits
 from holdfast.analysis.collectives.detours import Detour
 from holdfast.analysis.collectives.positions import Wait
+from holdfast.analysis.drill.injection import (
+    NO_OTHER_RANK,
+    BreakInside,
+    CannotInject,
+    Injection,
+    Then,
+)
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import stall
 from holdfast.analysis.logs import blame, fingerprints, horovod_stall, odd_ranks
 from holdfast.analysis.logs.disagreement import Disagreement
@@ -358,3 +366,17 @@ def one_rank_counts_the_steps_of_a_checkpoint(
                     fix=f"call {call.written}() on every rank, outside of the condition",
                     at=program.place(call.node),
                 )
+
+
+@FAULT.drill()
+def enter_a_barrier_alone(rehearsal: Rehearsal) -> Injection | CannotInject:
+    """Most scripts have one group: there it is a mismatch, as the page says."""
+    if rehearsal.job.ranks == 1:
+        return NO_OTHER_RANK
+    return Injection(
+        does=f"rank {rehearsal.rank} alone calls barrier() {rehearsal.when}",
+        act=BreakInside(how="skip"),
+        then=Then.RESTARTS,
+        slugs=(FAULT.slug, "collective-mismatch"),
+        culprits=(0, 1) if rehearsal.job.ranks == 2 else None,
+    )

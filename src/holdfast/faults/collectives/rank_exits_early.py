@@ -24,6 +24,14 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.collectives import wait_graph, waits
+from holdfast.analysis.drill.injection import (
+    NO_OTHER_RANK,
+    BreakInside,
+    CannotInject,
+    Injection,
+    Then,
+)
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame, odd_ranks, suspects
 from holdfast.analysis.logs.pattern import Role
@@ -263,4 +271,15 @@ def _by_launcher(
         fix=FIX,
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *left[:1]),
+    )
+
+
+@FAULT.drill()
+def leave_the_others(rehearsal: Rehearsal) -> Injection | CannotInject:
+    if rehearsal.job.ranks == 1:
+        return NO_OTHER_RANK
+    return Injection(
+        does=f"rank {rehearsal.rank} exits with code 0 {rehearsal.when}",
+        act=BreakInside(how="exit"),
+        then=Then.RESTARTS,
     )

@@ -22,8 +22,18 @@ Sources        https://man7.org/linux/man-pages/man7/signal.7.html (SIGSTOP, SIG
 
 from __future__ import annotations
 
+import signal
+
 from holdfast import text
 from holdfast.analysis.collectives import worlds
+from holdfast.analysis.drill.injection import (
+    NO_OTHER_RANK,
+    CannotInject,
+    Injection,
+    SignalProcess,
+    Then,
+)
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, ras_evidence, suspects
 from holdfast.analysis.logs.suspects import Suspect
@@ -181,4 +191,16 @@ def nccl_ras_misses_a_stopped_process(wreckage: Wreckage) -> Diagnosis | None:
         fix=f"let it continue, if you know who stopped it and why: `kill -CONT {pids}`",
         next=f"ps -o pid,stat,cmd -p {','.join(pids.split())}",
         unknown=("who or what stopped it",),
+    )
+
+
+@FAULT.drill(quick=True)
+def stop_a_rank(rehearsal: Rehearsal) -> Injection | CannotInject:
+    if rehearsal.job.ranks == 1:
+        return NO_OTHER_RANK
+    return Injection(
+        does=f"SIGSTOP to rank {rehearsal.rank} {rehearsal.when}",
+        act=SignalProcess(number=signal.SIGSTOP),
+        then=Then.RESTARTS,
+        beside=("rank-stuck",),
     )

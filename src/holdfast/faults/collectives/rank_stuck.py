@@ -30,6 +30,14 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.collectives import stacks
+from holdfast.analysis.drill.injection import (
+    NO_OTHER_RANK,
+    BreakInside,
+    CannotInject,
+    Injection,
+    Then,
+)
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import gpu_stall, pace, phrases, stall, unrecorded
 from holdfast.analysis.logs import (
     blame,
@@ -506,3 +514,31 @@ def nccl_ras_shows_ranks_behind(wreckage: Wreckage) -> Diagnosis | None:
 def _stack_of(wreckage: Wreckage, rank: int) -> str:
     remains = wreckage.rank(rank)
     return f"py-spy dump --pid {remains.pid}" if remains and remains.pid else ""
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(quick=True)
+def sleep_in_a_rank(rehearsal: Rehearsal) -> Injection | CannotInject:
+    return _never_arrive(rehearsal, "sleeps in Python and never returns", how="hang")
+
+
+@FAULT.drill("busy")
+def compute_in_a_rank(rehearsal: Rehearsal) -> Injection | CannotInject:
+    return _never_arrive(rehearsal, "computes in an endless loop", how="spin")
+
+
+@FAULT.drill("endless-kernel", needs=("gpu",))
+def occupy_a_gpu(rehearsal: Rehearsal) -> Injection | CannotInject:
+    return _never_arrive(rehearsal, "starts a GPU kernel that never ends", how="endless-kernel")
+
+
+def _never_arrive(rehearsal: Rehearsal, words: str, *, how: str) -> Injection | CannotInject:
+    if rehearsal.job.ranks == 1:
+        return NO_OTHER_RANK
+    return Injection(
+        does=f"rank {rehearsal.rank} {words} {rehearsal.when}",
+        act=BreakInside(how=how),
+        then=Then.RESTARTS,
+    )

@@ -29,6 +29,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from holdfast.analysis.drill.injection import BreakInside, Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import sightings, xid_reports
 from holdfast.analysis.logs.patterns import kernel
@@ -227,4 +229,13 @@ def _assertion_failed(assertions: Sequence[Sighting], triggered: Sequence[Sighti
         "before they go to the GPU; the traceback only shows where the error was noticed",
         next="export CUDA_LAUNCH_BLOCKING=1",
         unknown=[] if text else ["which assertion: see further up in that rank's log"],
+    )
+
+
+@FAULT.drill(needs=("gpu",))
+def use_an_index_out_of_range(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"rank {rehearsal.rank} uses an index out of range on its GPU {rehearsal.when}",
+        act=BreakInside(how="device-assert"),
+        then=Then.RESTARTS,
     )

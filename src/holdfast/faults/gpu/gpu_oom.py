@@ -26,6 +26,8 @@ import re
 from collections.abc import Sequence
 
 from holdfast import text
+from holdfast.analysis.drill.injection import BreakInside, Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import gpu_memory, sightings
 from holdfast.analysis.logs.gpu_memory import Shortage
@@ -200,3 +202,12 @@ def _numbers_in_words(short: Shortage) -> str:
     held = "" if short.own is None else f"held {text.size(short.own)} itself"
     numbers = ", and ".join(part for part in (request, held) if part)
     return f": {numbers}" if numbers else ""
+
+
+@FAULT.drill(needs=("gpu",))
+def fill_a_gpu(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"rank {rehearsal.rank} requests more memory than its GPU has {rehearsal.when}",
+        act=BreakInside(how="gpu-oom"),
+        then=Then.RESTARTS,
+    )

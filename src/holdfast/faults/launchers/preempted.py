@@ -30,6 +30,8 @@ from __future__ import annotations
 import re
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill.injection import Injection, Preempt, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import lost_nodes
 from holdfast.analysis.logs import blame, sightings
 from holdfast.analysis.logs.pattern import Role
@@ -234,4 +236,21 @@ def scheduler_reported_end(wreckage: Wreckage) -> Diagnosis | None:
         next=shell_words.command("sacct -j {} --format=State,End,Timelimit", job.partition(".")[0])
         or "sacct --format=JobID,State,End,Timelimit",
         ruled_out=() if own else ("a failure in the job: none was reported before",),
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+GRACE = 30.0
+"""seconds: Slurm's KillWait, unless configured"""
+
+
+@FAULT.drill()
+def take_the_machine(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"SIGTERM to all processes of the job {rehearsal.when}, as Slurm preempts, SIGKILL "
+        f"after {GRACE:.0f} s; then the job is started again",
+        act=Preempt(grace=GRACE),
+        then=Then.ENDS,
+        culprits=(),
     )

@@ -22,6 +22,8 @@ Sources        https://docs.pytorch.org/docs/stable/elastic/run.html (max-restar
 from __future__ import annotations
 
 from holdfast import text
+from holdfast.analysis.drill.injection import BreakInside, CannotInject, Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs import blame, own_errors
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -120,4 +122,23 @@ def same_failure_in_log(wreckage: Wreckage) -> Diagnosis | None:
         fix="fix the first of these failures; the later ones repeat it. Run `holdfast explain` on "
         "the log of the first attempt alone",
         unknown=("at which step each attempt ended",),
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill()
+def raise_in_every_attempt(rehearsal: Rehearsal) -> Injection | CannotInject:
+    """Before the first checkpoint: there every attempt begins at the same step."""
+    first_saves = rehearsal.job.saved_after[:1]
+    step = min([rehearsal.at_step or 1, *(saved - 1 for saved in first_saves)])
+    if step < 1:
+        return CannotInject("the job saves after its first step, so attempts begin at other steps")
+    return Injection(
+        does=f"rank {rehearsal.rank} raises an exception at step {step} of every attempt, until "
+        "the run ends; then the job is started again",
+        act=BreakInside(how="raise", step=step, times=2),
+        then=Then.ENDS,
+        beside=("python-exception",),
     )

@@ -24,6 +24,8 @@ import signal
 from collections.abc import Sequence
 
 from holdfast import text
+from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import lost_nodes, phrases
 from holdfast.analysis.logs import blame, stop_signals
 from holdfast.analysis.logs.patterns import launchers
@@ -184,4 +186,17 @@ def one_rank_told_to_stop(wreckage: Wreckage) -> Diagnosis | None:
         next=SHOW_JOB_RECORD,
         ruled_out=blame.ruled_out(wreckage),
         unknown=("who sent it; after another rank's failure a launcher sends the same",),
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(quick=True)
+def tell_the_launcher_to_stop(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"SIGTERM to the launcher {rehearsal.when}; then the job is started again",
+        act=SignalProcess(number=signal.SIGTERM, to="launcher"),
+        then=Then.ENDS,
+        culprits=(),
     )

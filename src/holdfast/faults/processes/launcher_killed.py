@@ -18,6 +18,10 @@ Sources        https://man7.org/linux/man-pages/man7/signal.7.html
 
 from __future__ import annotations
 
+import signal
+
+from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence
@@ -63,4 +67,14 @@ def journal_of_run_has_no_end(wreckage: Wreckage) -> Diagnosis | None:
         "newest checkpoint",
         next="journalctl -k --no-pager | grep -iE 'out of memory|killed process'",
         unknown=("what killed it: a process that gets SIGKILL writes nothing",),
+    )
+
+
+@FAULT.drill()
+def kill_the_launcher(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"SIGKILL to the launcher {rehearsal.when}; then the job is started again",
+        act=SignalProcess(number=signal.SIGKILL, to="launcher"),
+        then=Then.ENDS,
+        culprits=(),
     )

@@ -29,6 +29,8 @@ import signal
 
 from holdfast import text
 from holdfast.analysis.collectives import call_sites, waits
+from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, sightings
 from holdfast.analysis.logs.pattern import Role
@@ -230,3 +232,24 @@ def _crash_in_words(ends: tuple[Exit, ...], words: tuple[Sighting, ...]) -> str:
     name_fields = ("what", "told", "dumped", "gdb", "name", "sign", "short")
     named_crash = next((s.fields[n] for s in words for n in name_fields if s.fields.get(n)), "")
     return named_crash.strip() or ABORTED
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill()
+def crash_a_rank(rehearsal: Rehearsal) -> Injection:
+    return _crash(rehearsal, signal.SIGSEGV)
+
+
+@FAULT.drill("abort")
+def abort_a_rank(rehearsal: Rehearsal) -> Injection:
+    return _crash(rehearsal, signal.SIGABRT)
+
+
+def _crash(rehearsal: Rehearsal, number: signal.Signals) -> Injection:
+    return Injection(
+        does=f"{number.name} to rank {rehearsal.rank} {rehearsal.when}",
+        act=SignalProcess(number=number),
+        then=Then.RESTARTS,
+    )

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import signal
 
+from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, stop_signals
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -95,4 +97,14 @@ def launcher_received_sighup(wreckage: Wreckage) -> Diagnosis | None:
         fix="start it inside tmux or screen, with `nohup … &`, or through the scheduler",
         next="tmux new -s train",
         unknown=("what closed it: a lost connection, a sleeping laptop, a closed window",),
+    )
+
+
+@FAULT.drill()
+def close_the_terminal(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"SIGHUP to the launcher {rehearsal.when}; then the job is started again",
+        act=SignalProcess(number=signal.SIGHUP, to="launcher"),
+        then=Then.ENDS,
+        culprits=(),
     )

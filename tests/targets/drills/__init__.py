@@ -1,0 +1,1 @@
+"""Trainings by hand, without holdfast: each breaks one promise, careful.py breaks none."""
