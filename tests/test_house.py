@@ -15,6 +15,7 @@ TESTED_ELSEWHERE = {
     "fault": "tests/test_catalogue.py",
     "run": "a folder of rooms",
     "rank/site": "tests/rank/test_delivery.py",
+    "rank/witness/site": "tests/rank/witness/test_start.py",
     "env/timeouts": "tests/env/test_timeouts_in_force.py",
 }
 FOLDERS = {"analysis", "faults"}

@@ -44,7 +44,7 @@ class TorchFinder:
         exec_module = loader.exec_module  # type: ignore[union-attr]
 
         def exec_and_tell(module: ModuleType) -> None:
-            del loader.exec_module  # type: ignore[union-attr]
+            vars(loader).pop("exec_module", None)  # another finder of ours may have been first
             # Not earlier: many a library only asks whether torch can be found.
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
             _safely(self.begins)

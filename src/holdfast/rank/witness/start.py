@@ -1,0 +1,81 @@
+"""The witness in one process: idle until torch is there and the process is known to be a rank."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.rank import torch_import
+from holdfast.rank.witness import training
+from holdfast.rank.witness.complaint import safely
+from holdfast.rank.witness.delivery import FOLDER
+from holdfast.rank.witness.record_file import BELOW, RecordFile
+
+LAUNCHERS = ("accelerate", "conda", "deepspeed", "ft_launcher", "holdfast", "mamba", "torchrun")
+"""programs in Python that start ranks, and are none"""
+LAUNCHER_MODULES = ("accelerate.commands.", "torch.distributed.", "holdfast")
+
+
+def start(environment: Mapping[str, str]) -> None:
+    if is_launcher(getattr(sys, "orig_argv", [])):
+        return
+    records = RecordFile(environment[FOLDER])
+    os.register_at_fork(after_in_child=records.forget)
+
+    def done(torch: Any) -> None:
+        safely(lambda: _install(torch, records))
+
+    torch_import.expect(begins=lambda: None, done=done)
+
+
+def is_launcher(argv: list[str]) -> bool:
+    """By its name: `python /usr/bin/accelerate …`, `python -m torch.distributed.run …`."""
+    words = [word for word in argv[1:] if word == "-m" or not word.startswith("-")]
+    if words[:1] == ["-m"]:
+        return len(words) > 1 and f"{words[1]}.".startswith(LAUNCHER_MODULES)
+    return os.path.basename(words[0]) in LAUNCHERS if words else False
+
+
+def _install(torch: Any, records: RecordFile) -> None:
+    def begin() -> None:
+        """By what the environment says; a process that a rank started is none by that alone."""
+        own = str(os.getpid())
+        if os.environ.get(BELOW, own) == own:
+            rank, world = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+            records.begin(int(rank), int(world))
+
+    if "RANK" in os.environ:
+        begin()
+    witness = training.TrainingWitness(torch, records, begin)
+    training.follow(torch, witness)
+    if torch.distributed.is_available():
+        _follow_the_group(torch, records)
+    _at_exit(witness)
+
+
+def _at_exit(witness: training.TrainingWitness) -> None:
+    pid = os.getpid()
+
+    def finish() -> None:
+        if os.getpid() == pid:
+            safely(witness.finish)
+
+    atexit.register(finish)
+
+
+def _follow_the_group(torch: Any, records: RecordFile) -> None:
+    """Every way to make the default group passes through this private setter."""
+    c10d = torch.distributed.distributed_c10d
+    set_default: Callable[[Any], None] = c10d._update_default_pg  # noqa: SLF001
+
+    @functools.wraps(set_default)
+    def set_and_begin(group: Any) -> None:
+        set_default(group)
+        if group is not None:
+            safely(lambda: records.begin(group.rank(), group.size()))
+
+    c10d._update_default_pg = set_and_begin  # noqa: SLF001

@@ -1,0 +1,1 @@
+"""The witness in the ranks of a drilled job."""
