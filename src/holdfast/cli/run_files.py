@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.run.runs.folder_writer import FolderNews
     from holdfast.run.runs.journal import Journal
     from holdfast.run.runs.leftovers import EndedLeftovers
+    from holdfast.run.runs.lost_run import UnfinishedRun
     from holdfast.view.run_screen import Screen
 
 MOST_SPARED = 3
@@ -94,6 +95,8 @@ class RunFiles:
         from holdfast.analysis.job.journal_records import LeftoversRecord
         from holdfast.analysis.job.phrases import children
 
+        if left.lost:
+            self._tell_of_lost_run(left.lost)
         if left.gap:
             self.screen.say(f"could not look for processes of earlier runs: {left.gap}")
         if left.spared:
@@ -114,3 +117,21 @@ class RunFiles:
             LeftoversRecord(runs=left.runs, pids=pids, stuck=left.stuck, reason=told)
         )
         self.screen.say(told)
+
+    def _tell_of_lost_run(self, lost: UnfinishedRun) -> None:
+        from holdfast.analysis.job.journal_records import NoticeRecord
+        from holdfast.faults.processes import launcher_killed
+
+        found = launcher_killed.run_before_was_lost(lost.folder, rebooted=lost.rebooted)
+        self.journal.write(
+            NoticeRecord(
+                slug=found.slug,
+                code=found.code,
+                hosts=(lost.host,),
+                reason=found.reason,
+                fix=found.fix,
+            )
+        )
+        self.screen.say(
+            [f"notice[{found.code}] {found.slug}: {found.reason}", f"  help: {found.fix}"]
+        )

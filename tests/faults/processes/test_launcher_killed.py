@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from holdfast.analysis.logs.wreckage import LogLine, LostRun
+from holdfast.faults.processes import launcher_killed
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.table import explain_table, passes_over, recognises
 
@@ -22,3 +23,12 @@ test_explain = explain_table(
     ),
     passes_over(wreckage("step 1")),
 )
+
+
+def test_the_next_run_says_why_the_one_before_has_no_end() -> None:
+    killed = launcher_killed.run_before_was_lost("runs/a b", rebooted=False)
+    assert "its launcher was killed" in killed.reason
+    assert "`holdfast explain 'runs/a b'`" in killed.fix
+    assert not killed.certain
+    restarted = launcher_killed.run_before_was_lost("runs/a", rebooted=True)
+    assert "the machine was restarted" in restarted.reason

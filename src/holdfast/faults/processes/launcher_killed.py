@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import signal
 
+from holdfast import shell_words
 from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence
+from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(
     code="HOLD710",
@@ -68,6 +69,28 @@ def journal_of_run_has_no_end(wreckage: Wreckage) -> Diagnosis | None:
         next="journalctl -k --no-pager | grep -iE 'out of memory|killed process'",
         unknown=("what killed it: a process that gets SIGKILL writes nothing",),
     )
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+
+def run_before_was_lost(folder: str, *, rebooted: bool) -> Verdict:
+    """Said when the next run starts in the same folder: the lost one could not."""
+    why = (
+        "the machine was restarted while it ran"
+        if rebooted
+        else "its launcher was killed (SIGKILL: by the kernel's OOM killer, a scheduler, or "
+        "`kill -9`), and its ranks with it"
+    )
+    return FAULT.verdict(
+        f"the run before this one has no end: {why}",
+        ranks=(),
+        certain=False,
+        fix=f"see how far it came: `holdfast explain {shell_words.word(folder, 'RUN')}`",
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
 
 
 @FAULT.drill()

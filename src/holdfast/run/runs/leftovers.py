@@ -19,7 +19,8 @@ from holdfast.analysis.job.run_paths import RunPaths
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import SurvivingProcess
 from holdfast.run.launch import orphans
-from holdfast.run.runs import folder, owner
+from holdfast.run.runs import folder, lost_run, owner
+from holdfast.run.runs.lost_run import UnfinishedRun
 from holdfast.run.runs.registry import RunState, marker_of, read_run
 from holdfast.system import deadline, environments
 from holdfast.system.proc import CHECKPOINT_WRITER, ProcessRow, process_table, row_of
@@ -50,6 +51,8 @@ class EndedLeftovers(NamedTuple):
     """why it was not possible to look; ''"""
     spared: tuple[str, ...] = ()
     """processes that were left alone, each with the reason"""
+    lost: UnfinishedRun | None = None
+    """the run before, where its launcher was killed, whether or not it left processes"""
 
 
 class AbandonedRun(NamedTuple):
@@ -61,11 +64,13 @@ class AbandonedRun(NamedTuple):
 def end(root: str) -> EndedLeftovers:
     """End the leftovers of runs of this folder, and wait until they are gone."""
     # Reading the environment of a process that hangs in the kernel may hang as well.
-    asked = {"leftovers": lambda: msgspec.msgpack.encode(list(find(root)))}
+    # One question: a second child would have the name of a run in its environment, where this
+    # process has it, and be found by the first.
+    asked = {"leftovers": lambda: msgspec.msgpack.encode((list(find(root)), lost_run.find(root)))}
     answer = deadline.ask(asked, seconds=SECONDS)["leftovers"]
     if isinstance(answer, Unread):
         return EndedLeftovers((), (), (), gap=answer.why)
-    found = msgspec.msgpack.decode(answer, type=list[Leftover])
+    found, lost = msgspec.msgpack.decode(answer, type=tuple[list[Leftover], UnfinishedRun | None])
     ours = [one for one in found if not one.spared]
     processes, stuck = orphans.end_all(orphans.Descendant(one.row, one.rank) for one in ours)
     return EndedLeftovers(
@@ -77,6 +82,7 @@ def end(root: str) -> EndedLeftovers:
             for one in found
             if one.spared
         ),
+        lost=lost,
     )
 
 
