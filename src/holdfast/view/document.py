@@ -7,13 +7,16 @@ from typing import Any
 
 import msgspec
 
+from holdfast.analysis.drill.outcome import DrillReport, DrillRow
 from holdfast.analysis.machine import Smoke, Software, Unread
 from holdfast.analysis.nodes import NodesFacts
 from holdfast.analysis.nodes.pairs import pair_states, round_trips
 from holdfast.analysis.variables import Variable
 from holdfast.analysis.variables.status import SettingStatus, Timeout, VariableInfo
+from holdfast.errors import ConfigError
 from holdfast.findings import Diagnosis, Evidence, Finding, Page, RuleFinding
 from holdfast.text import printable
+from holdfast.view.drill_table import counts
 
 SCHEMA = "holdfast/1"
 ENCODING = "utf-8"
@@ -183,6 +186,38 @@ def env_export(lines: Sequence[tuple[str, str | None, str]], remarks: Sequence[s
             "remarks": remarks,
         }
     )
+
+
+def drill(report: DrillReport) -> str:
+    """What `holdfast drill --json` prints; the curves are for the page alone."""
+    fields = msgspec.structs.asdict(report)
+    rows, job, _ = fields.pop("rows"), fields.pop("command"), fields.pop("reference")
+    return _dump(
+        {
+            "schema": SCHEMA,
+            "command": "drill",
+            "job": job,
+            **fields,
+            "counts": counts(report),
+            "drills": [_without(row, "trained") for row in rows],
+        }
+    )
+
+
+def drill_report(document: str | bytes) -> DrillReport:
+    """The other way round; raises ConfigError where it is no such document."""
+    try:
+        read = msgspec.json.decode(document, type=dict[str, Any])
+        if (read.get("schema"), read.get("command")) != (SCHEMA, "drill"):
+            raise ConfigError(f'not printed by `holdfast drill --json`: no "schema": "{SCHEMA}"')
+        renamed = {**read, "command": read.get("job"), "rows": read.get("drills")}
+        return msgspec.convert(renamed, DrillReport)
+    except msgspec.MsgspecError as problem:
+        raise ConfigError(f"not printed by `holdfast drill --json`: {problem}") from problem
+
+
+def _without(row: DrillRow, left_out: str) -> dict[str, Any]:
+    return {k: v for k, v in msgspec.structs.asdict(row).items() if k != left_out}
 
 
 def plain(command: str, **fields: Any) -> str:

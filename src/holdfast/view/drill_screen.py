@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
@@ -9,9 +12,9 @@ from typing import TextIO
 from holdfast import text
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow
 from holdfast.analysis.drill.rehearsal import JobShape
-from holdfast.view import drill_table, terminal
-from holdfast.view.drill_table import seconds
-from holdfast.view.text import harmless
+from holdfast.view import drill_progress, drill_table, terminal
+from holdfast.view.drill_progress import Progress
+from holdfast.view.text import harmless, wants_colour
 
 PREFIX = "holdfast> "
 REFERENCE = "reference"
@@ -19,74 +22,15 @@ REFERENCE = "reference"
 PATIENCE = 1.0
 """seconds that a terminal which takes nothing (Ctrl-S) is waited for"""
 TICK = 0.5
-"""seconds between two drawings, so that the time is seen to pass"""
-AS_A_GUESS = 2.0
-"""times the reference: what a drill takes, before one has been seen"""
-
-
-# --- what to say: pure ---------------------------------------------------------------------------
-
-
-def time_left(
-    reference: float, taken: Sequence[float], *, left: int, running_for: float = 0.0
-) -> float:
-    """Seconds until the last of `left` drills is over, of which one has run for `running_for`.
-
-    `taken`: by those that were tried; the guess counts as one of them, less and less.
-    """
-    each = (sum(taken) + AS_A_GUESS * reference) / (len(taken) + 1)
-    return max(left * each - min(running_for, each), 0.0) if left else 0.0
-
-
-def of_reference(job: JobShape, took: float) -> str:
-    where = f" on {len(job.hosts)} lab hosts" if len(job.hosts) > 1 else ""
-    saves = (
-        f"checkpoints after {_steps(job.saved_after)}" if job.saved_after else "no checkpoint seen"
-    )
-    return (
-        f"reference: {text.counted(job.steps, 'step')} of {text.counted(job.ranks, 'rank')}{where} "
-        f"in {seconds(took)}, {saves}; patience {seconds(job.patience)}"
-    )
-
-
-def _steps(saved: Sequence[int]) -> str:
-    """'steps 10, 20, 30 …'."""
-    shown = ", ".join(map(str, saved[:3]))
-    return f"{'steps' if len(saved) > 1 else 'step'} {shown}{' …' if len(saved) > 3 else ''}"
-
-
-def in_a_line(row: DrillRow) -> str:
-    """A finished drill in a sentence."""
-    if row.status == "skipped":
-        return f"skipped: {row.why}"
-    said = [
-        f"noticed after {seconds(row.noticed)}" if row.noticed is not None else "",
-        f"named {row.named}{' (wrong)' * (row.named_right is False)}" if row.named else "",
-        f"recovered after {seconds(row.recovered)}" if row.recovered is not None else "",
-        f"{text.counted(row.repeated, 'step')} repeated" if row.repeated is not None else "",
-        _compared(row),
-    ]
-    head = "kept" if row.status == "kept" else f"BROKEN ({_promises(row)})"
-    return f"{head}: {', '.join(part for part in said if part)}"
-
-
-def _promises(row: DrillRow) -> str:
-    return ", ".join(dict.fromkeys(one.promise for one in row.broken))
-
-
-def _compared(row: DrillRow) -> str:
-    """'data, loss and weights identical'; 'data identical, loss differs'."""
-    by_word: dict[str, list[str]] = {}
-    for name, word in (("data", row.data), ("loss", row.loss), ("weights", row.weights)):
-        by_word.setdefault(word, []).append(name)
-    return ", ".join(f"{text.names(names)} {word}" for word, names in by_word.items())
-
-
-# --- saying it -----------------------------------------------------------------------------------
+"""seconds between two drawings, so that time is seen to pass"""
 
 
 class DrillScreen:
-    """Narration on `stream`; the table at the end goes to `answer`, where that is given."""
+    """Narration on `stream`; the table at the end goes to `answer`, where that is given.
+
+    On a terminal everything that can be rewritten is in one block at the bottom, drawn again twice
+    a second; what `say` says stays above it.
+    """
 
     def __init__(
         self,
@@ -95,43 +39,106 @@ class DrillScreen:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._answer, self._clock = stream, answer, clock
-        self._names: Sequence[str] = ()
-        self._now = ""
-        """the drill that runs"""
-        self._done = 0
+        self._progress = Progress()
+        self._lock = threading.RLock()
+        self._live = terminal.can_rewrite(stream)
+        self._colour = self._live and wants_colour(stream)
+        self._height = 0
+        """lines of the block on the screen"""
+        self._over = threading.Event()
+
+    # --- what the conductor reports --------------------------------------------------------------
 
     def begin(self, names: Sequence[str]) -> None:
         """Before anything runs: the drills, in their order."""
-        self._names = names
+        self._progress.names = names
         self.say(f"an undisturbed reference, then {text.counted(len(names), 'drill')}")
+        if self._live:
+            threading.Thread(target=self._tick, name="drill screen", daemon=True).start()
 
     def reference(self, job: JobShape, took: float) -> None:
         """It has run, or was read from another drill."""
-        self.say(of_reference(job, took))
+        self._progress.reference = took
+        self._progress.running = ""
+        self.say(drill_progress.of_reference(job, took))
 
     def running(self, name: str, what: str) -> None:
         """What happens now in that drill (or REFERENCE): 'starting 4 ranks', 'step 12 of 60'."""
-        if name == self._now:
-            return
-        self._now = name
-        of = "" if name == REFERENCE else f"drill {self._done + 1} of {len(self._names)}, "
-        self.say(f"{of}{name}: {what}")
+        with self._lock:
+            began = name != self._progress.running
+            if began:
+                self._progress.running, self._progress.since = name, self._clock()
+            self._progress.what = what
+            if began and not self._live:
+                self.say(f"{self._number(name)}{name}: {what}")
+            self._draw()
 
     def row(self, row: DrillRow) -> None:
         """A drill is over, or was skipped."""
-        self._done += 1
-        self.say(f"drill {self._done} of {len(self._names)}, {row.drill}: {in_a_line(row)}")
-
-    def say(self, line: str) -> None:
-        """A remark that stays."""
-        terminal.put(self._stream, f"{PREFIX}{harmless(line)}\n", patience=PATIENCE)
+        with self._lock:
+            line = f"{self._number(row.drill)}{row.drill}: {drill_progress.of_row(row)}"
+            self._progress.rows.append(row)
+            self._progress.running = ""
+            if not self._live:
+                self.say(line)
+            self._draw()
 
     def end(self, report: DrillReport) -> None:
         """All drills are over."""
-        self.close()
-        if self._answer:
-            width = terminal.size(self._stream).columns
-            self._answer(drill_table.whole(report, width=width))
+        if not self._answer:
+            self.close()
+            return
+        with self._lock:
+            self._over.set()
+            self._replace("", height=0)
+        width = shutil.get_terminal_size((drill_table.WIDEST, 40)).columns
+        self._answer(drill_table.whole(report, width=width, colour=wants_colour(sys.stdout)))
 
     def close(self) -> None:
         """Leaves the terminal with a clean line, whatever happened."""
+        with self._lock:
+            self._over.set()
+            if self._height:
+                self._write("\n")
+            self._height = 0
+
+    # --- the screen ------------------------------------------------------------------------------
+
+    def say(self, line: str) -> None:
+        """A remark that stays."""
+        with self._lock:
+            self._replace(f"{PREFIX}{harmless(line)}\n", height=0)
+            self._draw()
+
+    def _number(self, name: str) -> str:
+        if name == REFERENCE:
+            return ""
+        return f"drill {len(self._progress.rows) + 1} of {len(self._progress.names)}, "
+
+    def _tick(self) -> None:
+        while not self._over.wait(TICK):
+            with self._lock:
+                self._draw()
+
+    def _draw(self) -> None:
+        if not self._live or self._over.is_set():
+            return
+        size = terminal.size(self._stream)
+        lines = drill_progress.block(
+            self._progress,
+            columns=size.columns - 1,  # a line that wraps cannot be rewritten
+            lines=size.lines - 1,
+            now=self._clock(),
+            colour=self._colour,
+        )
+        self._replace("\n".join(lines), height=len(lines))
+
+    def _replace(self, words: str, *, height: int) -> None:
+        """In place of the block; what is not taken leaves it as it is."""
+        up = f"\033[{self._height - 1}A" if self._height > 1 else ""
+        erase = f"\r{up}\033[J" if self._height else ""
+        if self._write(erase + words):
+            self._height = height
+
+    def _write(self, words: str) -> bool:
+        return terminal.put(self._stream, words, patience=PATIENCE)

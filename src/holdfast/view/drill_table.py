@@ -10,8 +10,6 @@ from holdfast.analysis.drill.outcome import Comparison, DrillReport, DrillRow
 from holdfast.findings import Status
 from holdfast.view.text import COLOURS, PLAIN, harmless, wrapped
 
-WIDE = 108
-"""columns from which data, loss and weights have one each; below they share one: the worst"""
 NARROWEST, WIDEST = 80, 120
 NONE = "-"
 STATUS = {"kept": "kept", "broken": "BROKEN", "skipped": "skipped"}
@@ -26,13 +24,14 @@ class Column(NamedTuple):
     side: str = "<"
 
 
-_RESULTS = (Column("", "data", 9), Column("", "loss", 9), Column("", "weights", 9))
 _WIDE = (
     Column("noticed", "after", 7),
     Column("", "named", 5),
     Column("recovered", "after", 9),
     Column("steps", "repeated", 8, ">"),
-    *_RESULTS,
+    Column("", "data", 9),
+    Column("", "loss", 9),
+    Column("", "weights", 9),
     Column("left", "behind", 7),
     Column("", "promise", 7),
 )
@@ -41,7 +40,7 @@ _NARROW = (
     Column("", "named", 5),
     Column("back", "after", 7),
     Column("steps", "again", 5, ">"),
-    Column("", "result", 9),
+    Column("", "result", 9),  # the worst of data, loss and weights
     Column("", "left", 4),
     Column("", "promise", 7),
 )
@@ -52,11 +51,11 @@ class Table:
 
     def __init__(self, names: Sequence[str], width: int) -> None:
         self.width = max(NARROWEST, min(width, WIDEST))
-        self._wide = self.width >= WIDE
-        self._columns = _WIDE if self._wide else _NARROW
+        longest = max(map(len, (*names, "drill")))
+        self._wide = self.width >= min(longest + _taken(_WIDE, "  "), WIDEST)
+        self._columns: Sequence[Column] = _WIDE if self._wide else _NARROW
         self._gap = "  " if self._wide else " "
-        room = self.width - sum(one.width + len(self._gap) for one in self._columns)
-        self._name = min(max(map(len, (*names, "drill"))), room)
+        self._name = min(longest, self.width - _taken(self._columns, self._gap))
 
     def heads(self) -> list[str]:
         above = self._line("", [one.above for one in self._columns])
@@ -93,6 +92,10 @@ class Table:
         ]
         first = f"{text.shorten(name, self._name):<{self._name}}"
         return self._gap.join([first, *parts]).rstrip()
+
+
+def _taken(columns: Sequence[Column], gap: str) -> int:
+    return sum(one.width + len(gap) for one in columns)
 
 
 def name_of(drill: str) -> str:
