@@ -62,6 +62,16 @@ class Stage:
         """hosts whose launcher is not started"""
         self.injected: float | None = None
         """when the fault came (wall seconds), where that was not when `inject` returned"""
+        self.environment_on: dict[str, dict[str, str]] = {}
+        self.flags_on: dict[str, list[str]] = {}
+        """of the launcher of one host only, after those of all"""
+        self.clock_ahead: dict[str, float] = {}
+        """seconds by which a host's wall clock is wrong; times that are read from there are
+        corrected by it"""
+        self.checks_first = False
+        """the runner looks before it starts, as it does without --no-check"""
+        self.start_launcher: Callable[[str], object] = lambda _: None
+        """starts it again on that host; filled in by the job"""
         self._undo: list[Callable[[], object]] = []
 
     # --- the job's processes ---------------------------------------------------------------------
@@ -70,7 +80,8 @@ class Stage:
         """Of every rank so far, in the order in which they began."""
         found = [RankAttempt.of(decode_lines(file.read_bytes()))
                  for file in self.folder.records()]  # fmt: skip
-        return sorted((one for one in found if one), key=lambda one: one.began.t)
+        whole = [one.earlier(self.clock_ahead.get(one.began.host, 0.0)) for one in found if one]
+        return sorted(whole, key=lambda one: one.began.t)
 
     def attempts_of_rank(self, rank: int) -> list[RankAttempt]:
         return [one for one in self.attempts() if one.began.rank == rank]
@@ -87,10 +98,9 @@ class Stage:
 
     # --- the gate: the rank waits there, so that a fault comes at its step and not near it -------
 
-    def order(self, how: str, seconds: float = 0.0, *, step: int | None = None) -> None:
+    def order(self, how: str, seconds: float = 0.0) -> None:
         """The rank breaks so when it comes to the step, or ('wait') waits to be broken. Once."""
-        when = self.rehearsal.at_step if step is None else step
-        order = {"step": when, "how": how, "seconds": seconds}
+        order = {"step": self.rehearsal.at_step, "how": how, "seconds": seconds}
         self.folder.order(self.rehearsal.rank).write_text(json.dumps(order))
 
     def at_the_gate(self) -> bool:

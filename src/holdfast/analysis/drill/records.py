@@ -6,6 +6,8 @@ a job under torchrun is measured as one under `holdfast run`.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 
@@ -105,3 +107,22 @@ class RankAttempt(msgspec.Struct, frozen=True, kw_only=True):
             gate=next((one for one in records if isinstance(one, GateRecord)), None),
             refused=tuple(one.path for one in records if isinstance(one, RefusedRecord)),
         )
+
+    def earlier(self, seconds: float) -> RankAttempt:
+        """As if its host's clock had been right, which was so far ahead."""
+        if not seconds:
+            return self
+        return msgspec.structs.replace(
+            self,
+            began=_earlier(self.began, seconds),
+            start=self.start and _earlier(self.start, seconds),
+            steps=tuple(_earlier(one, seconds) for one in self.steps),
+            gate=self.gate and _earlier(self.gate, seconds),
+        )
+
+
+R = TypeVar("R", bound=WitnessRecord)
+
+
+def _earlier(record: R, seconds: float) -> R:
+    return msgspec.structs.replace(record, t=record.t - seconds)

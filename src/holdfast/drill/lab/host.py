@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -62,14 +63,20 @@ class Host:
 
     def outer_pid(self, inner: int) -> int:
         """The number outside of a process of this host; raises ProcessLookupError."""
+        for outer, own in self._numbers_of_processes():
+            if own == inner:
+                return outer
+        raise ProcessLookupError(f"host {self.name} has no process {inner}")
+
+    def _numbers_of_processes(self) -> Iterator[tuple[int, int]]:
+        """Outside and on the host, of every process of it."""
+        here = os.fstat(self._pids).st_ino
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):
-                    numbers = _numbers(Path(entry.path, "status").read_text())
-                    own = os.stat(f"{entry.path}/ns/pid").st_ino == os.fstat(self._pids).st_ino
-                    if own and numbers[-1] == inner:
-                        return int(entry.name)
-        raise ProcessLookupError(f"host {self.name} has no process {inner}")
+                    if os.stat(f"{entry.path}/ns/pid").st_ino == here:
+                        status = Path(entry.path, "status").read_text()
+                        yield int(entry.name), _numbers(status)[-1]
 
     def wait_until_ready(self) -> None:
         assert self._first.stdout is not None
@@ -89,7 +96,9 @@ class Host:
     def command(self, argv: list[str], cwd: str) -> list[str]:
         """The same command with the host's network, name and files."""
         places = (f"--{kind}=/proc/{self.pid}/ns/{short}" for kind, short in _ENTERED)
-        return ["nsenter", *places, "env", "-C", cwd, "--", *argv]
+        # set inside: what they name (a library to be loaded) is the host's own file
+        own = [f"{name}={value}" for name, value in self.environment.items()]
+        return ["nsenter", *places, "env", "-C", cwd, "--", *own, *argv]
 
     @contextlib.contextmanager
     def children_inside(self) -> Iterator[None]:
@@ -101,6 +110,10 @@ class Host:
     def resolves(self, name: str, address: str | None) -> None:
         """What this host's hosts file says of `name`; None: nothing."""
         self._own_names[name] = address or ""
+        self.write_names(self._names)
+
+    def resolves_as_before(self, name: str) -> None:
+        self._own_names.pop(name, None)
         self.write_names(self._names)
 
     def write_names(self, names: dict[str, str]) -> None:
@@ -152,6 +165,13 @@ class Host:
         self.cut()
         self._first.kill()  # waited for in `close`: it ends after those whom the test waits for
         self._crashed = True
+
+    def kill_all(self) -> None:
+        """Every process but the one that holds the host, which can be used again."""
+        for outer, own in self._numbers_of_processes():
+            if own != 1:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(outer, signal.SIGKILL)
 
     def end(self) -> None:
         assert self._first.stdin is not None

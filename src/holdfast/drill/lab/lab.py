@@ -83,7 +83,7 @@ class Lab:
     ) -> subprocess.Popen[str]:  # fmt: skip
         """A process of that host, with the test's environment changed by `env` (None removes).
         Text is piped unless `options` (those of Popen) say otherwise. It ends with the lab."""
-        changed = {**os.environ, **host.environment, **(env or {})}
+        changed = {**os.environ, **(env or {})}
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
                    "stderr": subprocess.PIPE, "text": True, **options}  # fmt: skip
         with host.children_inside():
