@@ -60,8 +60,6 @@ class Stage:
         """around the launcher's command (`unshare --mount …`); an act may replace it"""
         self.absent: set[str] = set()
         """hosts whose launcher is not started"""
-        self.injected: float | None = None
-        """when the fault came (wall seconds), where that was not when `inject` returned"""
         self.environment_on: dict[str, dict[str, str]] = {}
         self.flags_on: dict[str, list[str]] = {}
         """of the launcher of one host only, after those of all"""
@@ -72,6 +70,8 @@ class Stage:
         """the runner looks before it starts, as it does without --no-check"""
         self.start_launcher: Callable[[str], object] = lambda _: None
         """starts it again on that host; filled in by the job"""
+        self.injected: float | None = None
+        """when the fault came (wall seconds), where that was not when `inject` returned"""
         self._undo: list[Callable[[], object]] = []
 
     # --- the job's processes ---------------------------------------------------------------------
@@ -98,9 +98,10 @@ class Stage:
 
     # --- the gate: the rank waits there, so that a fault comes at its step and not near it -------
 
-    def order(self, how: str, seconds: float = 0.0) -> None:
+    def order(self, how: str, seconds: float = 0.0, *, step: int | None = None) -> None:
         """The rank breaks so when it comes to the step, or ('wait') waits to be broken. Once."""
-        order = {"step": self.rehearsal.at_step, "how": how, "seconds": seconds}
+        when = self.rehearsal.at_step if step is None else step
+        order = {"step": when, "how": how, "seconds": seconds}
         self.folder.order(self.rehearsal.rank).write_text(json.dumps(order))
 
     def at_the_gate(self) -> bool:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-from dataclasses import dataclass
+import threading
 from pathlib import Path
 
 from holdfast.analysis.drill.rehearsal import JobShape, Rehearsal
 from holdfast.drill.lab import Host, Lab
 from holdfast.drill.layout import JobFolder
-from holdfast.drill.stage import Stage
-
-
-@dataclass
-class Sleeper:
-    host: str
-    process: subprocess.Popen[str]
+from holdfast.drill.stage import LauncherProcess, Stage
 
 
 def a_rehearsal(hosts: tuple[str, ...] = ("alpha", "bravo"), *, at_step: int = 3) -> Rehearsal:
@@ -35,7 +28,7 @@ def a_stage(lab: Lab, hosts: list[Host], folder: Path, *, at_step: int = 3) -> S
 
     def start(name: str) -> None:
         process = lab.start(stage.hosts[name], ["sleep", "1000"])
-        stage.launchers[name] = Sleeper(name, process)
+        stage.launchers[name] = LauncherProcess(name, process, threading.Thread())
 
     stage.start_launcher = start
     return stage

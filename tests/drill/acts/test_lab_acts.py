@@ -27,7 +27,7 @@ from holdfast.drill.acts.registry import carrier_of
 from holdfast.drill.lab import Host, Lab, LabInterface
 from holdfast.drill.lab_stage import ENDPOINT_PORT
 from holdfast.drill.layout import JobFolder
-from holdfast.drill.stage import CannotInjectHere, Stage
+from holdfast.drill.stage import CannotInjectHere, Stage, wait_until
 from tests.drill.acts.lab_scene import a_rehearsal, a_stage
 from tests.drill.lab.fixture import lab_or_skip
 
@@ -114,7 +114,7 @@ def test_a_host_is_lost_and_comes_back_with_a_launcher(stage: Stage, *, power: b
         assert lost.poll() is None
         lost.kill()
     lift(act, stage)
-    assert connects(alpha, bravo)
+    assert wait_until(lambda: connects(alpha, bravo), seconds=30)
     assert stage.launchers["bravo"].process is not lost
     assert stage.launchers["bravo"].process.poll() is None
     assert stage.launchers["alpha"].process is other
@@ -128,7 +128,7 @@ def test_no_packet_passes_a_partition_until_it_heals(stage: Stage) -> None:
     assert not connects(alpha, bravo)
     assert "bravo" not in stage.launchers
     lift(act, stage)
-    assert connects(alpha, bravo)
+    assert wait_until(lambda: connects(alpha, bravo), seconds=30)
     assert stage.launchers.keys() == {"bravo"}
 
 
