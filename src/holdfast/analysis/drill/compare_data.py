@@ -1,0 +1,113 @@
+"""Did the disturbed job see the samples that the undisturbed one saw, step by step?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast import text
+from holdfast.analysis.drill.compare import Compared, SeenStep
+from holdfast.analysis.drill.reference import Reference
+from holdfast.analysis.drill.trace import MODULUS
+
+
+def compare_data(reference: Reference, seen: Sequence[SeenStep]) -> Compared:
+    steps = [one for one in seen if one.taken]
+    told = [
+        one.facts.data == theirs
+        for one in steps
+        if one.before_fault
+        and one.facts.data is not None
+        and (theirs := _there(reference, one.step)) is not None
+    ]
+    repeats = all(told) if told else None
+    if repeats is False:
+        return _with_itself(steps)
+    later = [one for one in steps if not one.before_fault]
+    missing = None
+    for one in later:
+        theirs = _there(reference, one.step)
+        if one.facts.data is None or theirs is None:
+            # A rank that a fault ended has not said what it saw in its last step.
+            if len(one.facts.ranks) == one.world and missing is None:
+                missing = one.step
+        elif one.facts.data != theirs:
+            if repeats is None and not told:
+                why = "no step was seen before the fault: whether the data repeat is not known"
+                return Compared("unknown", one.step, f"{why}; {_how(reference, later, one)}")
+            return Compared("differs", one.step, _how(reference, later, one), repeats=repeats)
+    return _complete(reference, later, missing)._replace(repeats=repeats)
+
+
+def _there(reference: Reference, step: int) -> int | None:
+    facts = reference.trace.steps.get(step)
+    return facts.data if facts else None
+
+
+def _complete(reference: Reference, later: Sequence[SeenStep], missing: int | None) -> Compared:
+    if missing is not None:
+        if missing > reference.steps:
+            seen = f"the job went on after step {reference.steps}, where the undisturbed one ended"
+            return Compared("differs", missing, seen)
+        return Compared("unknown", seen=f"the inputs of step {missing} could not be read")
+    last = max((one.step for one in later), default=None)
+    if last is None:
+        return Compared("unknown", seen="no step was seen after the fault")
+    if last < reference.steps:
+        return Compared("unknown", seen=f"the job came to step {last} of {reference.steps}")
+    return Compared("identical")
+
+
+def _with_itself(steps: Sequence[SeenStep]) -> Compared:
+    """The job shuffles otherwise each time: what it did twice must still be the same."""
+    why = "two undisturbed runs of this job do not see the same samples: set the sampler's seed"
+    first: dict[int, SeenStep] = {}
+    twice = 0
+    for one in steps:
+        before = first.setdefault(one.step, one)
+        if before.attempt == one.attempt or None in (one.facts.data, before.facts.data):
+            continue
+        if one.facts.data != before.facts.data:
+            seen = f"{why}; step {one.step} was done twice, with other samples"
+            return Compared("unknown", one.step, seen, repeats=False)
+        twice += 1
+    if not twice:
+        return Compared("unknown", seen=why, repeats=False)
+    remark = f"data: {why}; {text.counted(twice, 'step')} done twice saw the same samples"
+    return Compared("same", remark=remark, repeats=False)
+
+
+# --- what is wrong with it -----------------------------------------------------------------------
+
+
+def _how(reference: Reference, later: Sequence[SeenStep], first: SeenStep) -> str:
+    same = [one for one in later if one.attempt == first.attempt and one.step >= first.step]
+    ours = [one.facts.data for one in same if one.facts.data is not None]
+    theirs = {step: facts.data for step, facts in reference.trace.steps.items() if step > 0}
+    at = f"from step {first.step} on"
+    if found := _where(ours, theirs):
+        start, length = found
+        listed = f"{start}-{start + length - 1}" if length > 1 else f"{start}"
+        batches = f"{text.plural(range(length), 'the batch of step', 'the batches of steps')}"
+        if start < first.step:
+            return f"{at} {batches} {listed} come again"
+        return f"{at} {batches} {listed} come: those of steps {first.step}-{start - 1} are skipped"
+    there = [data for step, data in theirs.items() if step >= first.step and data is not None]
+    if sum(ours) % MODULUS == sum(there) % MODULUS:
+        return f"{at} the same samples come in another order"
+    return f"{at} other samples come than in the undisturbed job"
+
+
+def _where(ours: Sequence[int], theirs: dict[int, int | None]) -> tuple[int, int] | None:
+    """The step of the undisturbed job from which on it saw what we saw, and for how many steps:
+    an epoch that is begun again is left at its end."""
+    lengths = {start: _alike(ours, start, theirs) for start in theirs}
+    best = max(lengths, key=lambda start: lengths[start], default=0)
+    enough = best and lengths[best] >= min(2, len(ours))
+    return (best, lengths[best]) if enough else None
+
+
+def _alike(ours: Sequence[int], start: int, theirs: dict[int, int | None]) -> int:
+    length = 0
+    while length < len(ours) and theirs.get(start + length) == ours[length]:
+        length += 1
+    return length

@@ -1,0 +1,206 @@
+"""One drill: what was promised, what was seen, which promises were broken, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast import text
+from holdfast.analysis.drill import recovery
+from holdfast.analysis.drill.bounds import notice_bound
+from holdfast.analysis.drill.case import Case, case_of
+from holdfast.analysis.drill.compare import Compared, compare_loss, compare_weights, seen_steps
+from holdfast.analysis.drill.compare_data import compare_data
+from holdfast.analysis.drill.injection import Injection
+from holdfast.analysis.drill.naming import Naming, naming, spoken
+from holdfast.analysis.drill.outcome import BrokenPromise, DrillRow, Observed
+from holdfast.analysis.drill.reference import Reference
+from holdfast.analysis.drill.rehearsal import Rehearsal
+from holdfast.analysis.drill.script_faults import DATA, script_fault
+from holdfast.analysis.drill.timeline import timeline
+
+
+class _State(NamedTuple):
+    """Of the training, against the undisturbed job."""
+
+    data: Compared
+    loss: Compared
+    weights: Compared
+
+
+def judge(
+    rehearsal: Rehearsal, injection: Injection, reference: Reference, observed: Observed
+) -> DrillRow:
+    row = DrillRow(
+        drill=rehearsal.name,
+        does=injection.does,
+        status="skipped",
+        left=observed.left,
+        seconds=max(observed.ended - observed.starts[0], 0.0) if observed.starts else 0.0,
+        folder=observed.folder,
+    )
+    case = case_of(rehearsal, injection, reference, observed)
+    if case is None:
+        return msgspec.structs.replace(row, why=_never_came(rehearsal, observed))
+    named = _named(case)
+    state = _state(case)
+    broken = tuple(_broken(case, named, state))
+    unchecked = tuple(_unchecked(case, state, {one.promise for one in broken}))
+    return msgspec.structs.replace(
+        row,
+        status="broken" if broken else "unproven" if unchecked else "kept",
+        why="" if broken else "; ".join(unchecked),
+        noticed=named.noticed,
+        named=named.named,
+        named_right=named.right,
+        recovered=recovery.recovered_after(case),
+        repeated=recovery.repeated(case),
+        data=state.data.verdict,
+        loss=state.loss.verdict,
+        weights=state.weights.verdict,
+        broken=broken,
+        unchecked=unchecked,
+        remarks=tuple(one.remark for one in state if one.remark),
+        timeline=timeline(case),
+    )
+
+
+def _never_came(rehearsal: Rehearsal, observed: Observed) -> str:
+    codes = [code for code in observed.exit_codes if code]
+    ended = f"the job ended (exit code {codes[0]})" if codes else "the job ended"
+    return f"{ended} before the fault came ({rehearsal.when}, rank {rehearsal.rank})"
+
+
+def _named(case: Case) -> Naming:
+    zero = any(one.resumed.step in (0, None) for one in case.after)
+    also_true = frozenset({"restart-from-zero"} if zero else ())
+    return naming(case.observed.said, case.injection, case.rehearsal.job, case.fault_at, also_true)
+
+
+def _state(case: Case) -> _State:
+    lost = next((one for one in case.attempts if one.trace is None and one.attempt.taken), None)
+    if case.reference.steps == 0:
+        unknown = Compared("unknown", seen="no optimizer step was seen in the undisturbed job")
+        return _State(unknown, unknown, unknown)
+    if lost is not None:
+        unknown = Compared("unknown", seen=f"where it resumed is not known: {lost.resumed.why}")
+        return _State(unknown, unknown, unknown)
+    traces = [one.trace for one in case.attempts if one.trace]
+    seen = seen_steps(traces, case.fault_at)
+    return _State(
+        compare_data(case.reference, seen),
+        compare_loss(case.reference, seen),
+        compare_weights(case.reference, seen),
+    )
+
+
+# --- what was broken -----------------------------------------------------------------------------
+
+
+def _broken(case: Case, named: Naming, state: _State) -> Iterator[BrokenPromise]:
+    if case.rehearsal.job.runner == "holdfast":
+        yield from _misnamed(case, named)
+    if seen := recovery.recover_broken(case):
+        yield _not_recovered(case, seen)
+    if lost := recovery.resumed_too_early(case):
+        yield lost
+    yield from _torn(case)
+    yield from _other_training(case, state)
+    if case.observed.left:
+        left = "; ".join(case.observed.left[:3])
+        more = len(case.observed.left) - 3
+        seen = f"left behind: {left}" + (f" and {more} more" if more > 0 else "")
+        yield BrokenPromise(promise="clean", seen=seen)
+
+
+def _misnamed(case: Case, named: Naming) -> Iterator[BrokenPromise]:
+    bound = notice_bound(case.injection, case.rehearsal.job)
+    if named.noticed is None:
+        yield BrokenPromise(promise="notice", seen="nothing was said about the fault")
+    elif bound is not None and named.noticed > bound:
+        seen = f"noticed after {named.noticed:.1f} s, promised within {bound:.0f} s"
+        yield BrokenPromise(promise="notice", seen=seen)
+    if named.early:
+        before = case.fault_at - named.early.t
+        seen = f"a false alarm {before:.1f} s before the fault: {spoken(named.early)}"
+        yield BrokenPromise(promise="name", seen=seen)
+    elif named.wrong:
+        seen = f"said {spoken(named.wrong)}; it was {_truth(case)}"
+        yield BrokenPromise(promise="name", seen=seen)
+    elif named.noticed is not None and not named.right:
+        yield BrokenPromise(promise="name", seen=f"it was never named {_truth(case)}")
+
+
+def _truth(case: Case) -> str:
+    culprits, hosts = case.injection.culprits, case.injection.hosts
+    whom = text.ranks(culprits) if culprits else " or ".join(hosts)
+    names = " or ".join(case.injection.slugs)
+    return f"{names}: {whom}" if whom else names
+
+
+def _not_recovered(case: Case, seen: str) -> BrokenPromise:
+    stuck = case.after and not case.trained_after
+    if stuck and case.rehearsal.name.startswith(("checkpoint-not-atomic", "checkpoint-incomplete")):
+        return BrokenPromise(
+            promise="recover",
+            seen=f"after a kill during a save no attempt got past loading: {seen}",
+            fix=recovery.WRITE_ASIDE,
+            slug="checkpoint-not-atomic",
+        )
+    if stuck and case.rehearsal.name.startswith("checkpoint-corrupt"):
+        return BrokenPromise(
+            promise="recover",
+            seen=f"with its newest checkpoint damaged no attempt got past loading: {seen}",
+            fix=recovery.KEEP_TWO,
+            slug="checkpoint-corrupt",
+        )
+    return BrokenPromise(promise="recover", seen=seen, fix=case.injection.fails_without)
+
+
+def _torn(case: Case) -> Iterator[BrokenPromise]:
+    for one in case.trained_after:
+        if one.resumed.torn:
+            yield BrokenPromise(
+                promise="weights",
+                seen=one.resumed.why,
+                fix="let all ranks agree on the checkpoint they load; holdfast.Checkpoint does",
+                slug="ranks-differ",
+            )
+            return
+
+
+def _other_training(case: Case, state: _State) -> Iterator[BrokenPromise]:
+    resumed = case.trained_after[0].trace if case.trained_after else None
+    after = f"after the resume at step {resumed.base}, " if resumed else ""
+    cause = script_fault(case, *state)
+    if state.data.verdict == "differs":
+        fix, slug = (DATA.fix, DATA.slug) if resumed else ("", "")
+        yield BrokenPromise(promise="data", seen=after + state.data.seen, fix=fix, slug=slug)
+    said = False
+    for promise, found in (("loss", state.loss), ("weights", state.weights)):
+        if found.verdict == "differs":
+            fix, slug = ("", "") if said else (cause.fix, cause.slug)
+            said = True
+            yield BrokenPromise(
+                promise="loss" if promise == "loss" else "weights",
+                seen=after + found.seen,
+                fix=fix,
+                slug=slug,
+            )
+
+
+# --- what could not be checked -------------------------------------------------------------------
+
+
+def _unchecked(case: Case, state: _State, broken: set[str]) -> Iterator[str]:
+    if "recover" in broken:
+        return  # nothing could be compared to its end, and that is said already
+    if case.reference.steps == 0:
+        yield "recover: no optimizer step was seen in the undisturbed job"
+    if why := recovery.early_unknown(case):
+        yield f"repeat: {why}"
+    for promise, found in (("data", state.data), ("loss", state.loss), ("weights", state.weights)):
+        if found.verdict == "unknown" and promise not in broken:
+            yield f"{promise}: {found.seen}"

@@ -1,0 +1,79 @@
+"""Was the fault named, as what, and was any other rank or host blamed?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast import text
+from holdfast.analysis.drill.case import CLOCKS
+from holdfast.analysis.drill.injection import Injection
+from holdfast.analysis.drill.outcome import Spoken
+from holdfast.analysis.drill.rehearsal import JobShape
+
+IMPLIED = frozenset({"cpu-contention", "checkpoint-cadence", "restart-loop"})
+"""may be said of any drill, since it makes them true: many ranks on few cores, restarts"""
+
+
+class Naming(NamedTuple):
+    noticed: float | None
+    """seconds after the fault"""
+    named: str
+    right: bool
+    early: Spoken | None
+    """said before there was any fault"""
+    wrong: Spoken | None
+    """names another fault, or blames another rank or host"""
+
+
+def naming(
+    said: Sequence[Spoken],
+    injection: Injection,
+    job: JobShape,
+    fault_at: float,
+    also_true: frozenset[str] = frozenset(),
+) -> Naming:
+    """`also_true`: slugs that what became of the job makes true ('restart-from-zero')."""
+    holdfast = job.runner == "holdfast"
+    allowed = IMPLIED | also_true | set(injection.beside)
+    right = [one for one in said if is_right(one, injection, job)]
+    early = [one for one in said if one.t < fault_at
+             and not (one in right and one.t >= fault_at - CLOCKS)]  # fmt: skip
+    later = [one for one in said if one not in early]
+    about = [one for one in later if one.slug not in allowed or one in right]
+    wrong = [one for one in about if one not in right]
+    last = next((one for one in reversed(about) if one.kind == "verdict"), None)
+    last = last or next(reversed(about), None)
+    return Naming(
+        noticed=max(about[0].t - fault_at, 0.0) if about else None,
+        named=spoken(last) if last else "",
+        right=any(one in right for one in later) and not (holdfast and (wrong or early)),
+        early=early[0] if early and holdfast else None,
+        wrong=wrong[0] if wrong and holdfast else None,
+    )
+
+
+def is_right(one: Spoken, injection: Injection, job: JobShape) -> bool:
+    """Other launchers give no names: there the rank alone decides."""
+    if one.slug not in injection.slugs and (one.slug or job.runner == "holdfast"):
+        return False
+    culprits = set(injection.culprits or ())
+    if not culprits and not injection.hosts:
+        return not one.ranks or job.runner != "holdfast" or len(one.ranks) == job.ranks
+    if culprits and set(one.ranks) == culprits:
+        return _hosts_fit(one, {job.host_of(rank) for rank in culprits} | set(injection.hosts), job)
+    if not injection.hosts or not one.hosts:
+        return False
+    there = {rank for rank in range(job.ranks) if job.host_of(rank) in injection.hosts}
+    return set(one.hosts) <= set(injection.hosts) and set(one.ranks) <= there | culprits
+
+
+def _hosts_fit(one: Spoken, hosts: set[str], job: JobShape) -> bool:
+    """One host is not named by what the lab calls it."""
+    return len(job.hosts) == 1 or set(one.hosts) <= hosts
+
+
+def spoken(one: Spoken) -> str:
+    """'rank-killed: rank 2'."""
+    whom = text.ranks(one.ranks) if one.ranks else text.names(one.hosts) if one.hosts else ""
+    return ": ".join(part for part in (one.slug, whom) if part) or text.shorten(one.reason, 80)
