@@ -98,10 +98,13 @@ class Stage:
 
     # --- the gate: the rank waits there, so that a fault comes at its step and not near it -------
 
-    def order(self, how: str, seconds: float = 0.0, *, step: int | None = None) -> None:
-        """The rank breaks so when it comes to the step, or ('wait') waits to be broken. Once."""
+    def order(
+        self, how: str, seconds: float = 0.0, *, step: int | None = None, waits: bool = False
+    ) -> None:
+        """The rank breaks so when it comes to the step, or ('wait') waits to be broken. Once.
+        `waits`: it breaks when it was released."""
         when = self.rehearsal.at_step if step is None else step
-        order = {"step": when, "how": how, "seconds": seconds}
+        order = {"step": when, "how": how, "seconds": seconds, "waits": waits}
         self.folder.order(self.rehearsal.rank).write_text(json.dumps(order))
 
     def at_the_gate(self) -> bool:

@@ -16,6 +16,8 @@ class BreakageOrder(NamedTuple):
     how: str
     seconds: float
     step: int
+    waits: bool = False
+    """first, until the drill has done its part from outside"""
 
 
 class InjectedFault(RuntimeError):  # noqa: N818 - as it is called in a traceback

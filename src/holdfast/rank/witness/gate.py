@@ -39,7 +39,8 @@ class Gate:
         with open(taken, encoding="utf-8") as file:
             told = json.load(file)
         self._records.write("gate", time.time(), step=step, how=told["how"])
-        return breakages.BreakageOrder(told["how"], float(told.get("seconds", 0)), step)
+        waits = told["how"] == "wait" or bool(told.get("waits"))
+        return breakages.BreakageOrder(told["how"], float(told.get("seconds", 0)), step, waits)
 
     def wait(self) -> None:
         """Until the drill has injected its fault, if that leaves this process alive."""

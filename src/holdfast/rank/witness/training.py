@@ -193,9 +193,9 @@ def follow(torch: Any, witness: TrainingWitness) -> None:
 
     def after_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         order = _after(witness, optimizer)
-        if order is not None and order.how == "wait":
+        if order is not None and order.waits:
             witness.wait()
-        elif order is not None:
+        if order is not None and order.how != "wait":
             breakages.BREAKAGES[order.how](order)
 
     def before_forward(module: Any, args: Any) -> None:
