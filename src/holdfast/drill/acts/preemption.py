@@ -10,7 +10,7 @@ import psutil
 
 from holdfast.analysis.drill.injection import Preempt
 from holdfast.drill.acts.registry import Carrier, carries_out
-from holdfast.drill.stage import Stage, is_running, wait_until
+from holdfast.drill.stage import Stage, wait_until
 
 
 @carries_out(Preempt)
@@ -21,12 +21,12 @@ class PreemptCarrier(Carrier):
         stage.environment["SLURM_JOB_END_TIME"] = str(int(time.time() + act.left))
 
     def inject(self, act: Preempt, stage: Stage) -> None:
-        launcher = stage.launcher(stage.rehearsal.rank).process.pid
-        step = _step_of(launcher)
+        launcher = stage.launcher(stage.rehearsal.rank).process
+        step = _step_of(launcher.pid)
         stage.release()  # its ranks may save and end
         _signal(step, signal.SIGTERM)
-        if not wait_until(lambda: not is_running(launcher), seconds=act.grace):
-            _signal(_step_of(launcher) + step, signal.SIGKILL)
+        if not wait_until(lambda: launcher.poll() is not None, seconds=act.grace):
+            _signal(_step_of(launcher.pid) + step, signal.SIGKILL)
 
 
 def _step_of(launcher: int) -> list[psutil.Process]:
