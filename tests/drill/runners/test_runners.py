@@ -81,9 +81,51 @@ def saved(t: float, *, told_at: float, step: int) -> JournalRecord:
     )  # fmt: skip
 
 
-def test_torchrun_is_heard_through_its_screen(folder: JobFolder) -> None:
+@pytest.mark.parametrize("name", ["torchrun", "accelerate", "ft_launcher"])
+def test_others_are_heard_through_their_screens(name: str, folder: JobFolder) -> None:
     printed = "step 1\nE1116 failed (exitcode: -9) local_rank: 2 (pid: 4711) of binary: python\n"
     screens.keep(io.StringIO(printed), folder.screen("")).join()
-    (spoken,) = runner.by_name("torchrun").heard(folder).spoken
+    (spoken,) = runner.by_name(name).heard(folder).spoken
     assert (spoken.kind, spoken.slug, spoken.ranks) == ("line", "", (2,))
     assert spoken.t > 1e9
+
+
+def test_accelerate_has_names_of_its_own() -> None:
+    accelerate = runner.by_name("accelerate")
+    words = accelerate.command(to_start("--standalone", "--nproc-per-node=4", "--master-port", "1"))
+    launch = words.index("launch")
+    assert words[launch + 1 :] == [
+        "--multi_gpu", "--max_restarts", "3", "--num_processes", "4", "--main_process_port", "1",
+        "train.py", "--max-restarts",
+    ]  # fmt: skip
+    assert "--module" in accelerate.command(to_start("-m"))
+    with pytest.raises(ConfigError, match="no counterpart of --nnodes 2"):
+        accelerate.command(to_start("--nnodes", "2"))
+
+
+def test_ft_launcher_keeps_its_defaults_unless_they_were_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ft_launcher"
+    program.touch(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ft_launcher = runner.by_name("ft_launcher")
+    words = ft_launcher.command(to_start("--nproc-per-node", "2"))
+    assert words[0] == str(program)
+    assert "--ignore-missing-fault-tol-cfg" in words
+    typed = ft_launcher.command(to_start("--ft-rank-heartbeat-timeout=5"))
+    assert "--ignore-missing-fault-tol-cfg" not in typed
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("accelerate", "accelerate"), ("ft_launcher", "nvidia-resiliency-ext")]
+)
+def test_what_is_not_installed_is_said_with_how_to_install_it(
+    name: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("holdfast.drill.runners.accelerate.find_spec", lambda _: None)
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    with pytest.raises(ConfigError, match=f"{name} is not installed") as problem:
+        runner.by_name(name).command(to_start())
+    assert problem.value.hint == f"pip install {package}"

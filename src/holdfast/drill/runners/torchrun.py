@@ -18,12 +18,15 @@ class Torchrun:
     name = "torchrun"
 
     def command(self, start: ToStart) -> list[str]:
-        meets = start.has("--nnodes", "--master-port", "--rdzv-endpoint", "--standalone")
-        alone = [] if meets else ["--standalone"]
         return [
-            sys.executable, "-m", "torch.distributed.run", *alone, *start.restarts,
+            sys.executable, "-m", "torch.distributed.run", *self.meets(start), *start.restarts,
             *start.options, *start.script,
         ]  # fmt: skip
+
+    def meets(self, start: ToStart) -> list[str]:
+        """Alone, on a port that is free, unless it was told where."""
+        told = start.has("--nnodes", "--master-port", "--rdzv-endpoint", "--standalone")
+        return [] if told else ["--standalone"]
 
     def heard(self, folder: JobFolder) -> Heard:
         return Heard(spoken=tuple(
