@@ -61,11 +61,12 @@ def test_drills_skipped_for_one_reason_share_a_line() -> None:
     lines = whole(a_report(), width=120).splitlines()
     assert "skipped link-cut, mtu-black-hole: needs several hosts: add `--hosts 2`" in lines
     assert "skipped gpu-oom: no GPU here" in lines
+    assert "unproven external-sigterm: data: the inputs of a step could not be read" in lines
 
 
 def test_the_last_line_counts_and_names_the_report() -> None:
     assert whole(a_report(), width=100).splitlines()[-1] == (
-        "4 of 6 drills kept every promise, 3 skipped, in 2.4 min; "
+        "3 of 6 drills kept every promise, 2 broken, 1 unproven, 3 skipped, in 2.4 min; "
         "report: drills/261116-171500-train/report.html"
     )
     assert last_line(a_report(a_row(), page="")) == "1 of 1 drill kept every promise, in 2.4 min"

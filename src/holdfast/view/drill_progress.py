@@ -139,7 +139,7 @@ def of_row(row: DrillRow) -> str:
         _compared(row),
     ]
     promises = ", ".join(dict.fromkeys(one.promise for one in row.broken))
-    head = "kept" if row.status == "kept" else f"BROKEN ({promises})"
+    head = f"BROKEN ({promises})" if row.status == "broken" else row.status
     return f"{head}: {', '.join(part for part in said if part)}"
 
 

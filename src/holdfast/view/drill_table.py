@@ -12,8 +12,14 @@ from holdfast.view.text import COLOURS, PLAIN, harmless, wrapped
 
 NARROWEST, WIDEST = 80, 120
 NONE = "-"
-STATUS = {"kept": "kept", "broken": "BROKEN", "skipped": "skipped"}
-_COLOUR = {"kept": Status.OK, "broken": Status.ERROR, "skipped": Status.SKIPPED}
+STATUS = {"kept": "kept", "broken": "BROKEN", "unproven": "unproven", "skipped": "skipped"}
+"""how the table says it: what needs a look is seen without colour"""
+_COLOUR = {
+    "kept": Status.OK,
+    "broken": Status.ERROR,
+    "unproven": Status.WARNING,
+    "skipped": Status.SKIPPED,
+}
 _WORST_FIRST: tuple[Comparison, ...] = ("differs", "unknown", "same", "identical")
 
 
@@ -33,7 +39,7 @@ _WIDE = (
     Column("", "loss", 9),
     Column("", "weights", 9),
     Column("left", "behind", 7),
-    Column("", "promise", 7),
+    Column("", "promise", 8),
 )
 _NARROW = (
     Column("noticed", "after", 7),
@@ -42,7 +48,7 @@ _NARROW = (
     Column("steps", "again", 5, ">"),
     Column("", "result", 9),  # the worst of data, loss and weights
     Column("", "left", 4),
-    Column("", "promise", 7),
+    Column("", "promise", 8),
 )
 
 
@@ -126,7 +132,8 @@ def whole(report: DrillReport, *, width: int, colour: bool = False) -> str:
     lines = [*table.heads(), *(table.row(row, colour=colour) for row in report.rows)]
     paragraphs = ["\n".join(lines), *_remarks(report, table.width)]
     paragraphs += [_broken(row, table.width, colour=colour) for row in report.broken]
-    paragraphs += _skipped(report, table.width)
+    paragraphs += _by_reason(report, "unproven", table.width)
+    paragraphs += _by_reason(report, "skipped", table.width)
     return "\n\n".join([*paragraphs, last_line(report)])
 
 
@@ -150,26 +157,32 @@ def _broken(row: DrillRow, width: int, *, colour: bool) -> str:
         if broken.fix:
             lines.append(wrapped(f"  help:    {broken.fix}", width, rest=" " * 11))
     lines += [f"  left     {harmless(one)}" for one in row.left]
+    lines += [wrapped(f"  note     {one}", width, rest=" " * 11) for one in row.remarks]
     if row.folder:
         lines.append(f"  evidence {harmless(row.folder)}")
     return "\n".join(lines)
 
 
-def _skipped(report: DrillReport, width: int) -> list[str]:
-    """One line for each reason, with all drills that it keeps from being tried."""
+def _by_reason(report: DrillReport, status: str, width: int) -> list[str]:
+    """One line for each reason, with all drills that have it."""
     reasons: dict[str, list[str]] = {}
     for row in report.rows:
-        if row.status == "skipped":
-            reasons.setdefault(row.why, []).append(name_of(row.drill))
+        if row.status == status:
+            reasons.setdefault(reason_of(row), []).append(name_of(row.drill))
     lines = [
-        wrapped(f"skipped {', '.join(names)}: {why}", width, rest="  ")
+        wrapped(f"{status} {', '.join(names)}: {why}", width, rest="  ")
         for why, names in reasons.items()
     ]
     return ["\n".join(lines)] if lines else []
 
 
+def reason_of(row: DrillRow) -> str:
+    """Why it was skipped, or what could not be checked."""
+    return row.why or "; ".join(row.unchecked)
+
+
 def counts(report: DrillReport) -> dict[str, int]:
-    found = dict.fromkeys(("kept", "broken", "skipped"), 0)
+    found = dict.fromkeys(STATUS, 0)
     for row in report.rows:
         found[row.status] += 1
     return found
@@ -178,9 +191,9 @@ def counts(report: DrillReport) -> dict[str, int]:
 def last_line(report: DrillReport) -> str:
     """'12 of 14 drills kept every promise, 3 skipped, in 4 min; report: …'."""
     found = counts(report)
-    tried = found["kept"] + found["broken"]
-    skipped = f", {found['skipped']} skipped" if found["skipped"] else ""
-    where = f"; report: {harmless(report.page)}" if report.page else ""
+    tried = len(report.rows) - found["skipped"]
     kept = f"{found['kept']} of {text.counted(tried, 'drill')} kept every promise"
-    said = kept if tried else "no drill was tried"
-    return f"{said}{skipped}, in {seconds(report.seconds)}{where}"
+    parts = [kept if tried else "no drill was tried"]
+    parts += [f"{found[one]} {one}" for one in ("broken", "unproven", "skipped") if found[one]]
+    where = f"; report: {harmless(report.page)}" if report.page else ""
+    return f"{', '.join(parts)}, in {seconds(report.seconds)}{where}"
