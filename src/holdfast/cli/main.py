@@ -13,6 +13,7 @@ from holdfast.cli import (
     check,
     checkpoint,
     completion,
+    drill,
     env,
     explain,
     lint,
@@ -43,8 +44,13 @@ VERBS: dict[str, Verb] = {
     "bundle": bundle,
     "explain": explain,
     "checkpoint": checkpoint,
+    "drill": drill,
     "completion": completion,
 }
+
+
+TORCHRUNS_LANGUAGE = {"run": run.launch, "drill": drill.hold}
+"""verbs whose words argparse never sees: they are torchrun's, and the script's own"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -68,8 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not words:
             streams.remark(build_parser().format_help().rstrip())
             return 2
-        if words[:1] == ["run"]:  # what follows is torchrun's language, not ours
-            return run.launch(words[1:])
+        if words[0] in TORCHRUNS_LANGUAGE:
+            return TORCHRUNS_LANGUAGE[words[0]](words[1:])
         command: list[str] = []
         if words[:1] == ["env"]:  # after -- comes the job it is asked about
             words, command = env.cut_command(words)

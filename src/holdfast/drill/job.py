@@ -143,7 +143,7 @@ class DrillJob:
     def _observed(self, ended: float, left: tuple[str, ...]) -> Observed:
         heard = self._command.runner.heard(self._stage.folder)
         injected = self._stage.injected or self._injected
-        before = [step for t, step, _ in heard.saved if injected and t <= injected]
+        before = [step for t, step, _ in heard.saved if injected is None or t <= injected]
         return Observed(
             attempts=tuple(self._stage.attempts()),
             starts=tuple(self._starts),

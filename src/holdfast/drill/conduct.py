@@ -1,0 +1,280 @@
+"""A whole drill: the undisturbed job, then one job for each fault, each judged against it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from holdfast import catalogue
+from holdfast.analysis.drill import choose, judge
+from holdfast.analysis.drill.injection import CannotInject, Injection
+from holdfast.analysis.drill.outcome import DrillReport, DrillRow, Observed
+from holdfast.analysis.drill.reference import Reference, reference
+from holdfast.analysis.drill.rehearsal import DrillPlan, JobShape, Rehearsal
+from holdfast.drill import environment, guardian, leftovers, work_folder
+from holdfast.drill.asked import HOST_NAMES, Asked
+from holdfast.drill.job import DrillJob
+from holdfast.drill.launching import JobCommand
+from holdfast.drill.layout import JobFolder
+from holdfast.drill.runners import runner as runners
+from holdfast.drill.stage import CannotInjectHere, Stage
+from holdfast.errors import ConfigError, EnvironmentFailure
+from holdfast.fault import Drill, Fault
+
+FIRST_LIMIT = 3600.0
+"""seconds for the undisturbed job: nothing is known of it yet"""
+AT_LEAST = 90.0
+"""seconds for a disturbed one: a busy machine, and a launcher that needs its time to give up"""
+
+
+class Audience(Protocol):
+    """Who is told what happens, while it happens: view/drill_screen.py."""
+
+    def begin(self, names: Sequence[str]) -> None: ...
+    def reference(self, job: JobShape, took: float) -> None: ...
+    def running(self, name: str, what: str) -> None: ...
+    def row(self, row: DrillRow) -> None: ...
+
+
+class ToHold(NamedTuple):
+    fault: Fault
+    drill: Drill
+    plan: DrillPlan
+
+
+class Undisturbed(NamedTuple):
+    """The job, when nothing is done to it."""
+
+    reference: Reference
+    job: JobShape
+    observed: Observed
+    checkpoints: str | None
+    """the folder that it saves into, below the one it runs in"""
+
+    @property
+    def seconds(self) -> float:
+        return self.observed.ended - self.observed.starts[0]
+
+
+class Conductor:
+    def __init__(
+        self, asked: Asked, audience: Audience, *, plans: Sequence[DrillPlan] = ()
+    ) -> None:
+        """`plans`: in place of those that were typed."""
+        self._asked, self._audience = asked, audience
+        self._source = Path.cwd()
+        self._runner = runners.by_name(asked.runner)
+        self._chosen = chosen(asked, plans)
+        self.folder = self._new_folder()
+
+    def hold(self) -> DrillReport:
+        """Raises ConfigError where the undisturbed job cannot be used as a reference."""
+        began = time.time()
+        self._audience.begin([one.drill.name for one in self._chosen])
+        with guardian.watching(self.folder):
+            usual = self._undisturbed()
+            self._audience.reference(usual.job, usual.seconds)
+            rows = []
+            for number, one in enumerate(self._chosen, 1):
+                row = self._row(number, one, usual)
+                rows.append(row)
+                self._audience.row(row)
+        return DrillReport(
+            command=(*self._asked.options, *self._asked.script),
+            runner=self._runner.name,
+            ranks=usual.job.ranks,
+            hosts=self._asked.hosts,
+            steps=usual.job.steps,
+            reference_seconds=usual.seconds,
+            rows=tuple(rows),
+            seconds=time.time() - began,
+            started=began,
+            folder=str(self.folder),
+            versions=versions(),
+        )
+
+    # --- the undisturbed job ---------------------------------------------------------------------
+
+    def _undisturbed(self) -> Undisturbed:
+        name = "reference"
+        self._audience.running(name, "the undisturbed job")
+        if self._asked.reference:
+            observed = self._earlier()
+        else:
+            unknown = JobShape(ranks=1, steps=0, hosts=self._hosts())
+            rehearsal = Rehearsal(name=name, rank=0, at_step=0, job=unknown)
+            with self._stage(name, rehearsal, checkpoints=None) as stage:
+                observed = self._run(stage, None, longest=FIRST_LIMIT)
+                observed = msgspec.structs.replace(observed, listing=stage.folder.listing())
+            (self.folder / "reference.json").write_bytes(msgspec.json.encode(observed))
+        self._refuse_failed(observed)
+        found = reference(observed.attempts)
+        job = found.shape(
+            saved_after=observed.saved,
+            hosts=self._hosts(),
+            gpus=gpus_here(),
+            patience=self._asked.patience,
+            runner=self._runner.name,
+        )
+        return Undisturbed(found, job, observed, _saves_into(observed.listing))
+
+    def _earlier(self) -> Observed:
+        file = Path(self._asked.reference, "reference.json")
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=Observed)
+        except (OSError, msgspec.DecodeError) as problem:
+            raise ConfigError(
+                f"--reference {self._asked.reference}: no undisturbed run of a drill: {problem}",
+                hint="give the folder of an earlier drill, such as drills/ID",
+            ) from problem
+
+    def _refuse_failed(self, observed: Observed) -> None:
+        screen = next(iter(sorted(Path(observed.folder, "screens").glob("*.txt"))), None)
+        seen = f"; what it printed is in {screen}" if screen else ""
+        refused = [path for one in observed.attempts for path in one.refused]
+        if refused:
+            raise ConfigError(
+                f"the script wants to write to {refused[0]}, which is outside of the drill's "
+                f"folder: a drill could damage what is there{seen}",
+                hint="give it {folder} as the place to save in, or allow it with "
+                f"--writes-to {os.path.dirname(refused[0]) or '.'}",
+            )
+        if observed.exit_codes[-1:] != (0,):
+            raise ConfigError(
+                f"the job does not end well when nothing is done to it (exit code "
+                f"{observed.exit_codes[-1]}){seen}",
+                hint="a file that it reads is missing? --link PATH; a wrong argument? run it "
+                "with `holdfast run` first",
+            )
+        if not any(one.steps for one in observed.attempts):
+            raise ConfigError(
+                f"no rank was seen to take a step of an optimizer{seen}",
+                hint="a drill needs a script that trains with an optimizer of torch",
+            )
+
+    # --- one fault -------------------------------------------------------------------------------
+
+    def _row(self, number: int, one: ToHold, usual: Undisturbed) -> DrillRow:
+        name = one.drill.name
+        if lacking := self._lacks(one.drill, usual.job):
+            return DrillRow(drill=name, does="", status="skipped", why=lacking)
+        rehearsal = choose.choose(one.plan, usual.job).rehearsal
+        injection = one.fault.ask_drill(one.drill, rehearsal)
+        if isinstance(injection, CannotInject):
+            return DrillRow(drill=name, does="", status="skipped", why=injection.why)
+        began = time.time()
+        self._audience.running(name, injection.does)
+        try:
+            with self._stage(f"{number:02}-{name.replace('/', '-')}", rehearsal,
+                             checkpoints=usual.checkpoints) as stage:  # fmt: skip
+                observed = self._run(stage, injection, longest=_limit(usual, self._asked))
+        except CannotInjectHere as why:
+            return DrillRow(drill=name, does=injection.does, status="skipped", why=str(why))
+        left = leftovers.more_than(observed.left, usual.observed.left)
+        observed = msgspec.structs.replace(observed, left=left)
+        row = judge.judge(rehearsal, injection, usual.reference, observed)
+        self._tidy(row, Path(observed.folder))
+        return msgspec.structs.replace(row, seconds=time.time() - began)
+
+    def _run(self, stage: Stage, injection: Injection | None, *, longest: float) -> Observed:
+        name = stage.rehearsal.name
+        script = work_folder.script_in(
+            self._asked.script, self._asked.options, self._source, stage.folder.work
+        )
+        command = JobCommand(self._runner, self._asked.options, script, self._asked.patience)
+        job = DrillJob(
+            stage, command, injection, longest=longest,
+            tell=lambda what: self._audience.running(name, what),
+        )  # fmt: skip
+        return job.run()
+
+    def _lacks(self, drill: Drill, job: JobShape) -> str:
+        if "hosts" in drill.needs and len(job.hosts) == 1:
+            return "needs several hosts: --hosts 2"
+        if "gpu" in drill.needs and not job.gpus:
+            return "needs a GPU, and none was seen here"
+        return ""
+
+    # --- folders ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _stage(
+        self, name: str, rehearsal: Rehearsal, *, checkpoints: str | None
+    ) -> Iterator[Stage]:
+        folder = JobFolder(self.folder / name).make()
+        work_folder.fill(folder.work, self._source, self._asked.links)
+        stage = Stage(
+            rehearsal,
+            folder,
+            checkpoints=None if checkpoints is None else folder.work / checkpoints,
+        )
+        stage.environment = environment.of_job(folder, os.environ, writes_to=self._asked.writes_to)
+        yield stage
+
+    def _hosts(self) -> tuple[str, ...]:
+        return HOST_NAMES[: self._asked.hosts] if self._asked.hosts > 1 else ("",)
+
+    def _new_folder(self) -> Path:
+        script = Path(self._asked.script[0]).stem if self._asked.script else "job"
+        name = f"{time.strftime('%y%m%d-%H%M%S')}-{script[:40]}-{secrets.token_hex(2)}"
+        folder = Path(self._asked.drills, name).absolute()
+        try:
+            folder.mkdir(parents=True, mode=0o700)
+        except OSError as problem:
+            raise EnvironmentFailure(f"{folder} cannot be made: {problem.strerror}") from problem
+        return folder
+
+    def _tidy(self, row: DrillRow, folder: Path) -> None:
+        """What is of no use any more; links are removed, never followed."""
+        if row.status == "kept" and not self._asked.keep:
+            for name in ("work", "tmp"):
+                shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def chosen(asked: Asked, plans: Sequence[DrillPlan] = ()) -> list[ToHold]:
+    """Raises ConfigError for a name that no drill has."""
+    every = {
+        drill.name: (entry.fault, drill)
+        for entry in catalogue.entries()
+        for drill in entry.fault.drills
+    }
+    if not plans:
+        offered = [choose.Offered(name, one.quick, one.needs) for name, (_, one) in every.items()]
+        names = choose.choose_drills(offered, asked.faults, quick=not asked.everything)
+        plans = [DrillPlan(fault=name) for name in names]
+    return [ToHold(*every[plan.fault], plan) for plan in plans]
+
+
+def _saves_into(listing: tuple[tuple[str, int, float], ...]) -> str | None:
+    largest = max(listing, key=lambda one: one[1], default=None)
+    return largest[0].partition("/")[0] if largest and "/" in largest[0] else None
+
+
+def gpus_here() -> int:
+    """NVIDIA's, as its driver lists them; none without one."""
+    with contextlib.suppress(OSError):
+        return len(os.listdir("/proc/driver/nvidia/gpus"))
+    return 0
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in ("torch", "holdfast"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _limit(usual: Undisturbed, asked: Asked) -> float:
+    """A disturbed job trains at most twice, and is started at most twice as often."""
+    return max(AT_LEAST, 4 * usual.seconds + 4 * asked.patience + 30)
