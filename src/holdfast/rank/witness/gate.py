@@ -27,7 +27,7 @@ class Gate:
         try:
             with open(self._order, encoding="utf-8") as file:
                 return int(json.load(file)["step"]) <= step
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # none, or it is just being written
             return False
 
     def take(self, step: int) -> breakages.BreakageOrder | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.rank import first_step
-from holdfast.rank.witness import breakages, samples, weights
+from holdfast.rank.witness import breakages, samples, slowness, weights
 from holdfast.rank.witness.complaint import complain, safely
 from holdfast.rank.witness.gate import Gate
 from holdfast.rank.witness.record_file import RecordFile
@@ -225,7 +225,10 @@ def follow(torch: Any, witness: TrainingWitness) -> None:
 def _after(witness: TrainingWitness, optimizer: Any) -> breakages.BreakageOrder | None:
     """Nothing of ours may break a script, except what the drill orders."""
     try:
-        return witness.gate() if witness.after_optimizer(optimizer) else None
+        if not witness.after_optimizer(optimizer):
+            return None
+        slowness.after_step()
+        return witness.gate()
     except Exception as problem:  # noqa: BLE001
         complain(problem)
         return None
