@@ -20,6 +20,8 @@ LOOK_EVERY = 2.0
 LEFT_AFTER = 10.0
 """seconds after its end in which a job may still come apart"""
 STARTS = 2
+AGAIN = (Then.ENDS, Then.GIVES_UP, Then.REFUSES)
+"""what a job is started again after"""
 
 Tell = Callable[[str], None]
 
@@ -120,7 +122,7 @@ class DrillJob:
 
     def _starts_again(self) -> bool:
         """As a scheduler would, where the rehearsal is that the run ends."""
-        wanted = self._injection and self._injection.then in (Then.ENDS, Then.REFUSES)
+        wanted = self._injection and self._injection.then in AGAIN
         if not wanted or self._injected is None or len(self._starts) == STARTS:
             return False
         if self._lifted is None:

@@ -15,6 +15,9 @@ class Then(enum.Enum):
     """the runner starts the ranks again by itself, and they resume"""
     ENDS = "ends"
     """the run ends in order; started again, as a scheduler would, it resumes"""
+    GIVES_UP = "gives up"
+    """the ranks are started again, fail the same way, and the run ends; started again without the
+    fault, it resumes"""
     GOES_ON = "goes on"
     """training continues in the same attempt"""
     RECOVERS = "recovers"

@@ -62,6 +62,15 @@ def _ends(case: Case) -> str:
     return _no_steps_after(case)
 
 
+def _gives_up(case: Case) -> str:
+    if case.observed.exit_codes[0] is None or len(case.observed.starts) < 2:
+        return _ends(case)
+    by_itself = [one for one in case.after if one.attempt.start == 0]
+    if len(by_itself) > 1:
+        return f"the ranks were started again {len(by_itself)} times, and failed each time"
+    return _no_steps_after(case)
+
+
 def _goes_on(case: Case) -> str:
     if not case.after:
         return ""
@@ -84,6 +93,7 @@ def _refuses(case: Case) -> str:
 _EXPECTED = {
     Then.RESTARTS: _restarts,
     Then.ENDS: _ends,
+    Then.GIVES_UP: _gives_up,
     Then.GOES_ON: _goes_on,
     Then.REFUSES: _refuses,
 }
@@ -109,6 +119,8 @@ def recovered_after(case: Case) -> float | None:
         times = _next_steps(case)
     else:
         trained = [one for one in case.attempts if one in case.after or one.attempt.start]
+        if case.injection.then is Then.GIVES_UP:
+            trained = [one for one in trained if one.attempt.start]
         times = [one.attempt.first_step for one in trained if one.attempt.first_step is not None]
     return max(min(times) - case.fault_at, 0.0) if times else None
 

@@ -128,6 +128,10 @@ def same_failure_in_log(wreckage: Wreckage) -> Diagnosis | None:
 # --- drill ---------------------------------------------------------------------------------------
 
 
+A_WHOLE_ATTEMPT = 600.0
+"""seconds in which the second one starts and fails"""
+
+
 @FAULT.drill()
 def raise_in_every_attempt(rehearsal: Rehearsal) -> Injection | CannotInject:
     """Before the first checkpoint: there every attempt begins at the same step."""
@@ -139,6 +143,7 @@ def raise_in_every_attempt(rehearsal: Rehearsal) -> Injection | CannotInject:
         does=f"rank {rehearsal.rank} raises an exception at step {step} of every attempt, until "
         "the run ends; then the job is started again",
         act=BreakInside(how="raise", step=step, times=2),
-        then=Then.ENDS,
+        then=Then.GIVES_UP,
         beside=("python-exception",),
+        notice_within=A_WHOLE_ATTEMPT,
     )

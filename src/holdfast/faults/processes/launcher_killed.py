@@ -93,6 +93,10 @@ def run_before_was_lost(folder: str, *, rebooted: bool) -> Verdict:
 # --- drill ---------------------------------------------------------------------------------------
 
 
+AT_NEXT_START = 60.0
+"""seconds: only the next launcher can say it"""
+
+
 @FAULT.drill()
 def kill_the_launcher(rehearsal: Rehearsal) -> Injection:
     return Injection(
@@ -100,4 +104,5 @@ def kill_the_launcher(rehearsal: Rehearsal) -> Injection:
         act=SignalProcess(number=signal.SIGKILL, to="launcher"),
         then=Then.ENDS,
         culprits=(),
+        notice_within=AT_NEXT_START,
     )
