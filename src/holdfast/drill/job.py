@@ -10,7 +10,7 @@ from holdfast.analysis.drill.outcome import Happened, Observed
 from holdfast.drill import launching
 from holdfast.drill.acts.registry import Carrier, carrier_of
 from holdfast.drill.launching import JobCommand
-from holdfast.drill.leftovers import Leftovers
+from holdfast.drill.leftovers import SHM, Leftovers
 from holdfast.drill.stage import Stage
 
 EVERY = 0.05
@@ -37,7 +37,9 @@ class DrillJob:
         self._stage, self._command, self._injection = stage, command, injection
         self._longest, self._tell = longest, tell
         self._carrier: Carrier | None = carrier_of(injection.act) if injection else None
-        self._leftovers = Leftovers(stage.folder.witness, stage.folder.tmp)
+        stage.start_launcher = lambda host: launching.start_one(stage, command, host)
+        shared_memory = {name: host.path(SHM) for name, host in stage.hosts.items()}
+        self._leftovers = Leftovers(stage.folder.witness, stage.folder.tmp, shared_memory)
         self._starts: list[float] = []
         self._codes: list[int | None] = []
         self._injected: float | None = None
@@ -84,7 +86,9 @@ class DrillJob:
         if self._is_to_be_lifted():
             self._lift()
         if launching.all_ended(self._stage):
-            self._codes.append(launching.combined(launching.exit_codes(self._stage)))
+            codes = launching.exit_codes(self._stage)
+            counted = {host: code for host, code in codes.items() if host not in self._stage.lost}
+            self._codes.append(launching.combined(counted))
             return self._starts_again()
         if now - self._starts[-1] > self._longest:
             self._tell(f"did not end within {self._longest:.0f} s: ending it")
@@ -106,12 +110,15 @@ class DrillJob:
         return bool(self._injection) and self._injected is None and self._stage.at_the_gate()
 
     def _is_to_be_lifted(self) -> bool:
-        """Once it was named."""
+        """Once it was named; not by a host that is cut off, which can only say what it misses."""
         if not self._injection or not self._injection.lifted or self._lifted is not None:
             return False
         since = self._stage.injected or self._injected
         heard = self._command.runner.heard(self._stage.folder)
-        return since is not None and any(one.t >= since for one in heard.spoken)
+        right = ("", *self._injection.slugs)
+        return since is not None and any(
+            one.t >= since and one.slug in right for one in heard.spoken
+        )
 
     def _lift(self) -> None:
         assert self._injection

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.drill import marked_processes
+from holdfast.drill import marked_processes, on_hosts
 from holdfast.drill.runners import screens
 from holdfast.drill.runners.runner import Runner, ToStart
 from holdfast.drill.stage import LauncherProcess, Stage
@@ -27,24 +27,33 @@ class JobCommand(NamedTuple):
 
 
 def start(stage: Stage, job: JobCommand) -> None:
-    """One launcher, on this machine."""
+    """A launcher on every host, or one on this machine."""
     for host in stage.rehearsal.job.hosts:
         if host not in stage.absent:
-            command = job.runner.command(to_start(stage, job, host))
-            stage.launchers[host] = _start(stage, host, stage.wrap(command))
+            start_one(stage, job, host)
+
+
+def start_one(stage: Stage, job: JobCommand, host: str) -> None:
+    command = job.runner.command(to_start(stage, job, host))
+    stage.launchers[host] = _start(stage, host, stage.wrap(command))
 
 
 def to_start(stage: Stage, job: JobCommand, host: str) -> ToStart:
-    options = [*stage.flags, *job.options]
-    return ToStart(options, job.script, stage.folder.runs / host, job.patience)
+    meeting = on_hosts.meeting_options(stage, host, job.runner.name)
+    options = [*meeting, *stage.flags, *job.options, *stage.flags_on.get(host, [])]
+    runs = stage.folder.runs / host
+    return ToStart(options, job.script, runs, job.patience, checks_first=stage.checks_first)
 
 
 def _start(stage: Stage, host: str, command: list[str]) -> LauncherProcess:
-    process = subprocess.Popen(
-        command, cwd=stage.folder.work, env=stage.environment, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        start_new_session=True,  # Ctrl-C is for the drill, which then ends the job
-    )  # fmt: skip
+    if stage.hosts:
+        process = on_hosts.start_on_host(stage, host, command)
+    else:
+        process = subprocess.Popen(
+            command, cwd=stage.folder.work, env=stage.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            start_new_session=True,  # Ctrl-C is for the drill, which then ends the job
+        )  # fmt: skip
     assert process.stdout is not None
     return LauncherProcess(host, process, screens.keep(process.stdout, stage.folder.screen(host)))
 
@@ -84,7 +93,8 @@ def reap(stage: Stage) -> None:
 
 
 def combined(codes: dict[str, int | None]) -> int | None:
-    """Of several launchers: the first that is not 0; None where one did not end by itself."""
+    """Of several launchers that count: the first that is not 0; None where one did not end by
+    itself."""
     if not codes or None in codes.values():
         return None
     return next((code for code in codes.values() if code), 0)

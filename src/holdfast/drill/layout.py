@@ -18,6 +18,9 @@ class JobFolder:
         self.witness = path / "witness"
         self.runs = path / "runs"
         self.screens = path / "screens"
+        self.clock_ahead: dict[str, float] = {}
+        """seconds by which the wall clock of a host is wrong: times that are read from what was
+        written there are corrected by it"""
 
     def make(self) -> JobFolder:
         for folder in (self.work, self.tmp, self.witness, self.screens):

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.drill import marked_processes
@@ -24,8 +25,12 @@ _FIXED = re.compile(r"tmp|[A-Za-z.]*")
 class Leftovers:
     """Looks now and then while the job runs, and once when it is over."""
 
-    def __init__(self, witness: Path, tmp: Path) -> None:
+    def __init__(
+        self, witness: Path, tmp: Path, shared_memory: Mapping[str, Path] | None = None
+    ) -> None:
+        """`shared_memory`: of each lab host, as seen from here; else this machine's."""
         self._witness, self._tmp = witness, tmp
+        self._folders = shared_memory or {"": Path(SHM)}
         self._pids: set[int] = set()
         self._shared: set[str] = set()
 
@@ -43,13 +48,14 @@ class Leftovers:
         return tuple(left + self._shared_files() + self._temporary_files())
 
     def _shared_files(self) -> list[str]:
-        if not os.path.isdir(SHM):
-            return []
         ours = {str(pid) for pid in self._pids}
         return [
-            f"{SHM}/{name}"
-            for name in sorted(os.listdir(SHM))
-            if name in self._shared or ours & set(_NUMBER.findall(name))
+            f"{host}{':' * bool(host)}{SHM}/{name}"
+            for host, folder in self._folders.items()
+            if folder.is_dir()
+            for name in sorted(os.listdir(folder))
+            # all of a lab host's is the job's own
+            if host or name in self._shared or ours & set(_NUMBER.findall(name))
         ]
 
     def _temporary_files(self) -> list[str]:

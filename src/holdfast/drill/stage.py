@@ -63,9 +63,10 @@ class Stage:
         self.environment_on: dict[str, dict[str, str]] = {}
         self.flags_on: dict[str, list[str]] = {}
         """of the launcher of one host only, after those of all"""
-        self.clock_ahead: dict[str, float] = {}
-        """seconds by which a host's wall clock is wrong; times that are read from there are
-        corrected by it"""
+        self.rendezvous: dict[str, str] = {}
+        """further settings of it (`--rdzv-conf`)"""
+        self.lost: set[str] = set()
+        """hosts whose launcher's exit code does not count: the job goes on without them"""
         self.checks_first = False
         """the runner looks before it starts, as it does without --no-check"""
         self.start_launcher: Callable[[str], object] = lambda _: None
@@ -80,7 +81,9 @@ class Stage:
         """Of every rank so far, in the order in which they began."""
         found = [RankAttempt.of(decode_lines(file.read_bytes()))
                  for file in self.folder.records()]  # fmt: skip
-        whole = [one.earlier(self.clock_ahead.get(one.began.host, 0.0)) for one in found if one]
+        whole = [
+            one.earlier(self.folder.clock_ahead.get(one.began.host, 0.0)) for one in found if one
+        ]
         return sorted(whole, key=lambda one: one.began.t)
 
     def attempts_of_rank(self, rank: int) -> list[RankAttempt]:

@@ -19,6 +19,7 @@ from holdfast.drill.stage import CannotInjectHere, Stage
 class HostLossCarrier(Carrier):
     def inject(self, act: LoseHost, stage: Stage) -> None:
         host = host_of(stage, act.host)
+        stage.lost.add(act.host)
         host.cut()
         if act.power:
             host.kill_all()
@@ -26,6 +27,7 @@ class HostLossCarrier(Carrier):
 
     def lift(self, act: LoseHost, stage: Stage) -> None:
         host_of(stage, act.host).restore()
+        stage.lost.discard(act.host)
         start_where_none_runs(stage, [act.host])
 
 
@@ -56,7 +58,7 @@ class ClockCarrier(Carrier):
             host_of(stage, act.host).clock(act.seconds)
         except LabUnavailableError as problem:
             raise CannotInjectHere(str(problem)) from problem
-        stage.clock_ahead[act.host] = act.seconds
+        stage.folder.clock_ahead[act.host] = act.seconds
         stage.checks_first = True
 
 

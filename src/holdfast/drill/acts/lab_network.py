@@ -32,12 +32,14 @@ class PathCarrier(Carrier):
 @carries_out(SplitNetwork)
 class PartitionCarrier(Carrier):
     def inject(self, act: SplitNetwork, stage: Stage) -> None:
+        stage.lost.update(name for group in act.groups[1:] for name in group)
         lab_of(stage).partition(*([host_of(stage, name) for name in one] for one in act.groups))
         stage.release()
 
     def lift(self, act: SplitNetwork, stage: Stage) -> None:
         lab_of(stage).restore()
         apart = [name for group in act.groups[1:] for name in group]
+        stage.lost.difference_update(apart)
         start_where_none_runs(stage, apart)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from holdfast.analysis.drill.outcome import Happened, Spoken
 from holdfast.analysis.job.journal_records import (
@@ -15,6 +17,7 @@ from holdfast.analysis.job.journal_records import (
     decode_lines,
 )
 from holdfast.drill.layout import JobFolder
+from holdfast.drill.runners import screens
 from holdfast.drill.runners.runner import Heard, ToStart
 
 
@@ -22,8 +25,9 @@ class HoldfastRun:
     name = "holdfast"
 
     def command(self, start: ToStart) -> list[str]:
+        unchecked = [] if start.checks_first else ["--no-check"]
         return [
-            sys.executable, "-m", "holdfast", "run", "--no-check", "--no-pty",
+            sys.executable, "-m", "holdfast", "run", *unchecked, "--no-pty",
             "--runs", str(start.runs), "--patience", f"{start.patience:g}",
             *start.restarts, *start.options, *start.script,
         ]  # fmt: skip
@@ -31,8 +35,7 @@ class HoldfastRun:
     def heard(self, folder: JobFolder) -> Heard:
         records = list(_records(folder))
         return Heard(
-            spoken=tuple(_spoken(one) for one in records
-                         if isinstance(one, NoticeRecord | VerdictRecord)),
+            spoken=_spoken_and_shown(folder, records),
             happened=tuple(Happened(t=one.t, what=f"{one.action}: {one.reason}", kind="action")
                            for one in records if isinstance(one, ActionRecord)),
             saved=tuple((one.told_at or one.t, one.step, one.path)
@@ -43,7 +46,19 @@ class HoldfastRun:
 def _records(folder: JobFolder) -> Iterator[JournalRecord]:
     for journal in sorted(folder.runs.glob("**/journal.jsonl")):
         if not journal.parent.is_symlink():  # `latest`
-            yield from (record for _, record in decode_lines(journal.read_bytes()))
+            host = journal.relative_to(folder.runs).parts[0]
+            ahead = folder.clock_ahead.get(host, 0.0)
+            for _, record in decode_lines(journal.read_bytes()):
+                yield msgspec.structs.replace(record, t=record.t - ahead) if ahead else record
+
+
+def _spoken_and_shown(folder: JobFolder, records: Sequence[JournalRecord]) -> tuple[Spoken, ...]:
+    """What is said before there is a run, by a launcher that cannot join or will not start, is on
+    its screen alone."""
+    spoken = [_spoken(one) for one in records if isinstance(one, NoticeRecord | VerdictRecord)]
+    known = {one.slug for one in spoken}
+    shown = [one for one in screens.named(folder) if one.slug not in known]
+    return tuple(sorted((*spoken, *shown), key=lambda one: one.t))
 
 
 def _spoken(record: NoticeRecord | VerdictRecord) -> Spoken:

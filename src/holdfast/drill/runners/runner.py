@@ -24,6 +24,8 @@ class ToStart(NamedTuple):
     runs: Path
     """where `holdfast run` keeps its runs"""
     patience: float
+    checks_first: bool = False
+    """it looks at the machine and at the other nodes before it starts, where it can"""
 
     def has(self, *names: str) -> bool:
         words = {word.partition("=")[0].replace("_", "-") for word in self.options}

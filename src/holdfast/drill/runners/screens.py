@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from holdfast.analysis.drill.outcome import Spoken
 from holdfast.drill.layout import JobFolder
 
+NAMES_A_FAULT = re.compile(
+    r"\b(?P<how>error|warning|notice|verdict)\[HOLD\d{3}\] (?P<slug>[a-z0-9-]+): (?P<reason>.*)"
+)
+_WORD = re.compile(r"[\w.-]*\w")
 LONGEST = 4000
 """characters of a line that are kept"""
 
@@ -35,6 +41,28 @@ def keep(stream: IO[str], file: Path) -> threading.Thread:
 
 def lines(folder: JobFolder) -> Iterator[ScreenLine]:
     for file in sorted(folder.screens.glob("*.txt")):
-        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-            at, _, text = line.partition(" ")
-            yield ScreenLine(float(at), text)
+        yield from _lines(file)
+
+
+def _lines(file: Path) -> Iterator[ScreenLine]:
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        at, _, text = line.partition(" ")
+        yield ScreenLine(float(at), text)
+
+
+def named(folder: JobFolder) -> Iterator[Spoken]:
+    """Lines of holdfast that name a fault by its code: `error[HOLD205] peer-unreachable: …`. One
+    that names no host is about the host that it was shown on."""
+    files = sorted(folder.screens.glob("*.txt"))
+    hosts = {file.stem for file in files}
+    for file in files:
+        for line in _lines(file):
+            if found := NAMES_A_FAULT.search(line.text):
+                meant = hosts & set(_WORD.findall(found["reason"]))
+                yield Spoken(
+                    t=line.t,
+                    kind="verdict" if found["how"] in ("error", "verdict") else "notice",
+                    slug=found["slug"],
+                    hosts=tuple(sorted(meant or {file.stem})),
+                    reason=found["reason"],
+                )
