@@ -95,7 +95,11 @@ def test_a_launcher_runs_on_every_host_and_what_it_leaves_is_found(tmp_path: Pat
         stage.environment = {"PATH": os.environ["PATH"], "TOLD": "all"}
         stage.environment_on = {"bravo": {"TOLD": "one"}}
         job = DrillJob(
-            stage, JobCommand(Shell(SAYS_WHO_IT_IS), (), (), 1.0), None, longest=60.0, tell=str
+            stage,
+            JobCommand(Shell(SAYS_WHO_IT_IS), (), (), 1.0),
+            None,
+            longest=60.0,
+            tell=lambda _: None,
         )
         seen = job.run()
     assert seen.exit_codes == (0,)
@@ -130,7 +134,7 @@ def test_a_host_that_was_lost_is_started_again_once_it_is_named(tmp_path: Path) 
         stage.environment = {"PATH": os.environ["PATH"]}
         command = JobCommand(Shell(NAMES_THE_OTHER), (), (), 1.0)
         began = time.time()
-        seen = DrillJob(stage, command, injection, longest=60.0, tell=str).run()
+        seen = DrillJob(stage, command, injection, longest=60.0, tell=lambda _: None).run()
     assert seen.exit_codes == (0,)  # of the launcher that was started again, too
     (said,) = seen.said
     assert (said.slug, said.kind, said.hosts) == ("node-lost", "verdict", ("bravo",))
