@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from holdfast import catalogue
-from holdfast.analysis.drill import choose, judge
+from holdfast.analysis.drill import checkpoints, choose, judge, saves
 from holdfast.analysis.drill.injection import CannotInject, Injection
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow, Observed
 from holdfast.analysis.drill.reference import Reference, reference
@@ -120,13 +120,13 @@ class Conductor:
         self._refuse_failed(observed)
         found = reference(observed.attempts)
         job = found.shape(
-            saved_after=observed.saved,
+            saved_after=saves.steps_saved(observed, found),
             hosts=self._hosts(),
             gpus=gpus_here(),
             patience=self._asked.patience,
             runner=self._runner.name,
         )
-        return Undisturbed(found, job, observed, _saves_into(observed.listing))
+        return Undisturbed(found, job, observed, checkpoints.folder(observed.listing))
 
     def _earlier(self) -> Observed:
         file = Path(self._asked.reference, "reference.json")
@@ -168,7 +168,7 @@ class Conductor:
         name = one.drill.name
         if lacking := self._lacks(one.drill, usual.job):
             return DrillRow(drill=name, does="", status="skipped", why=lacking)
-        rehearsal = choose.choose(one.plan, usual.job).rehearsal
+        rehearsal = choose.rehearsal(one.plan, one.drill, usual.job)
         injection = one.fault.ask_drill(one.drill, rehearsal)
         if isinstance(injection, CannotInject):
             return DrillRow(drill=name, does="", status="skipped", why=injection.why)
@@ -249,15 +249,10 @@ def chosen(asked: Asked, plans: Sequence[DrillPlan] = ()) -> list[ToHold]:
         for drill in entry.fault.drills
     }
     if not plans:
-        offered = [choose.Offered(name, one.quick, one.needs) for name, (_, one) in every.items()]
-        names = choose.choose_drills(offered, asked.faults, quick=not asked.everything)
+        offered = {name: drill.quick for name, (_, drill) in every.items()}
+        names = choose.names(offered, asked.faults, everything=asked.everything)
         plans = [DrillPlan(fault=name) for name in names]
     return [ToHold(*every[plan.fault], plan) for plan in plans]
-
-
-def _saves_into(listing: tuple[tuple[str, int, float], ...]) -> str | None:
-    largest = max(listing, key=lambda one: one[1], default=None)
-    return largest[0].partition("/")[0] if largest and "/" in largest[0] else None
 
 
 def gpus_here() -> int:

@@ -73,6 +73,8 @@ class Drill(NamedTuple):
     """several lab hosts, a GPU"""
     quick: bool
     """one of the few that `holdfast drill --quick` tries"""
+    at_start: bool = False
+    """the fault is there before the job is started"""
 
 
 class Fault(Answers):
@@ -188,14 +190,19 @@ class Fault(Answers):
         return face
 
     def drill(
-        self, variant: str = "", *, needs: Sequence[Need] = (), quick: bool = False
+        self,
+        variant: str = "",
+        *,
+        needs: Sequence[Need] = (),
+        quick: bool = False,
+        at_start: bool = False,
     ) -> Callable[[DrillFace], DrillFace]:
         """Register a pure function that says how to inject this fault, and what must become of the
         job. A fault that can be injected in several ways has a variant for each further one."""
         name = f"{self.slug}/{variant}" if variant else self.slug
 
         def register(face: DrillFace) -> DrillFace:
-            self.drills.append(Drill(name, face, tuple(needs), quick))
+            self.drills.append(Drill(name, face, tuple(needs), quick, at_start))
             return face
 
         return register

@@ -10,6 +10,7 @@ from holdfast.analysis.drill.job_attempts import job_attempts
 from holdfast.analysis.drill.outcome import Observed
 from holdfast.analysis.drill.reference import Reference
 from holdfast.analysis.drill.rehearsal import Rehearsal
+from holdfast.analysis.drill.saves import saved_when_listed
 
 CLOCKS = 1.0
 """seconds by which what happened and when the drill noted it may be apart"""
@@ -31,6 +32,12 @@ class Case(NamedTuple):
     @property
     def trained_after(self) -> list[AlignedAttempt]:
         return [one for one in self.after if one.attempt.taken]
+
+    @property
+    def saved(self) -> tuple[int, ...]:
+        """Steps whose checkpoints were there when the fault came."""
+        first = self.attempts[0].trace if self.attempts else None
+        return saved_when_listed(self.observed, first) if first else ()
 
     @property
     def furthest(self) -> int:

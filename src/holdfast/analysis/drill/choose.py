@@ -1,11 +1,11 @@
-"""Which rank, at which step, and which drills: what a plan leaves open."""
+"""Which drills, on which rank, at which step: what was not asked for in so many words."""
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from holdfast.analysis.drill.rehearsal import DrillPlan, JobShape, Rehearsal
 from holdfast.errors import ConfigError
@@ -14,98 +14,111 @@ STEPS_SINCE = 3
 """after a checkpoint: enough to see that steps are repeated"""
 
 
-class Chosen(NamedTuple):
-    rehearsal: Rehearsal
-    remark: str = ""
-    """what the job is too short, or saves too little, to show"""
+class DrillTraits(Protocol):
+    """What must be known of a drill (fault.Drill) to choose for it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def at_start(self) -> bool: ...
 
 
-def choose(plan: DrillPlan, job: JobShape, *, at_store: bool = False) -> Chosen:
-    """`at_store`: the fault is of the host that holds the store."""
-    rank = _rank(job, at_store) if plan.rank is None else plan.rank
+# --- which rank and step -------------------------------------------------------------------------
+
+
+def rehearsal(plan: DrillPlan, drill: DrillTraits, job: JobShape) -> Rehearsal:
+    """Raises ConfigError for a rank or step that the job does not have."""
+    rank = _rank(drill.name, job) if plan.rank is None else plan.rank
     if not 0 <= rank < job.ranks:
         raise ConfigError(f"rank {rank} is out of range for world_size {job.ranks}")
-    if plan.at_step is not None:
-        if not 0 <= plan.at_step <= job.steps:
-            raise ConfigError(
-                f"at_step must be between 0 and {job.steps}, the steps of the undisturbed job; "
-                f"got {plan.at_step}"
-            )
-        step, remark = plan.at_step, ""
-    else:
-        step, remark = _step(job)
-    return Chosen(Rehearsal(name=plan.fault, rank=rank, at_step=step, job=job), remark)
+    if plan.at_step is not None and not 0 <= plan.at_step <= job.steps:
+        raise ConfigError(
+            f"at_step must be between 0 and {job.steps}, the steps of the undisturbed job; got "
+            f"{plan.at_step}"
+        )
+    step = plan.at_step
+    if drill.at_start:
+        step = 0
+    elif step is None:
+        step = _step(job)[0]
+    return Rehearsal(name=drill.name, rank=rank, at_step=step, job=job)
 
 
-def _rank(job: JobShape, at_store: bool) -> int:  # noqa: FBT001
-    """A middle one: rank 0 is special in most scripts, the last one in some samplers."""
-    host = job.hosts[0 if at_store else -1]
-    there = [rank for rank in range(job.ranks) if job.host_of(rank) == host]
-    return 0 if at_store else there[len(there) // 2]
+def remark(job: JobShape) -> str:
+    """What the job is too short, or saves too little, to show; '' when nothing."""
+    return _step(job)[1]
+
+
+def _rank(name: str, job: JobShape) -> int:
+    """In the middle of the last host: rank 0 is special in most scripts. What happens to the store
+    happens where it is."""
+    if "store" in name:
+        return 0
+    there = [rank for rank in range(job.ranks) if job.host_of(rank) == job.hosts[-1]]
+    return there[len(there) // 2]
 
 
 def _step(job: JobShape) -> tuple[int, str]:
+    """A few steps after a checkpoint and before the next one, near the middle of the job; never in
+    its last tenth."""
     half = max(job.steps // 2, 1)
     if not job.saved_after:
-        return half, "the undisturbed job saved no checkpoint that was seen"
+        return half, "the undisturbed job saved no checkpoint: it can only restart from step 0"
     latest = job.steps - max(job.steps // 10, 1)
-    usable = [(at, min(at + STEPS_SINCE, _next(job, at) - 1)) for at in job.saved_after]
-    fits = [step for at, step in usable if at < step <= latest]
+    fits = [
+        step
+        for saved in job.saved_after
+        for step in range(saved + 1, min(saved + STEPS_SINCE, _next_save(job, saved) - 1) + 1)
+        if step <= latest
+    ]
     if fits:
-        return min(fits, key=lambda step: (abs(step - half), step)), ""
-    close = [at for at in job.saved_after if at <= latest]
-    if close:
-        return min(close, key=lambda at: abs(at - half)), (
-            "the job saves after every step, or is too short for a fault some steps after a save"
-        )
-    return half, f"the job's first checkpoint comes after step {job.saved_after[0]} of {job.steps}"
+        # Most steps since the save first, then the middle of the job.
+        since = {step: step - max(s for s in job.saved_after if s < step) for step in fits}
+        return min(fits, key=lambda step: (-since[step], abs(step - half), step)), ""
+    if early := [saved for saved in job.saved_after if saved <= latest]:
+        step = min(early, key=lambda saved: abs(saved - half))
+        return step, "the job saves after every step: no step is repeated after a restart"
+    first = job.saved_after[0]
+    return half, f"the first checkpoint that was seen comes after step {first} of {job.steps}"
 
 
-def _next(job: JobShape, at: int) -> int:
-    """The step after which the next checkpoint comes."""
-    return min((other for other in job.saved_after if other > at), default=job.steps + 1)
+def _next_save(job: JobShape, step: int) -> int:
+    return min((other for other in job.saved_after if other > step), default=job.steps + 1)
 
 
 # --- which drills --------------------------------------------------------------------------------
 
 
-class Offered(NamedTuple):
-    """A drill that a fault has."""
-
-    name: str
-    quick: bool = False
-    needs: tuple[str, ...] = ()
-
-
-def choose_drills(
-    offered: Sequence[Offered], asked: Iterable[str] = (), *, quick: bool = False
+def names(
+    offered: Mapping[str, bool], asked: Iterable[str] = (), *, everything: bool = False
 ) -> list[str]:
-    """Names, in the order in which they are run: quick ones first.
+    """Which of the drills that there are, in the order in which they are run: quick ones first.
 
-    `asked`: names of drills, slugs of faults (all their drills), or patterns ('checkpoint-*').
-    Without any: the quick ones, or all.
+    `offered`: by name, whether it is a quick one. `asked`: names of drills, slugs of faults (all
+    their drills), or patterns ('checkpoint-*'). Without any: the quick ones, or all.
+    Raises ConfigError for a name that no drill has.
     """
-    patterns = list(asked)
-    chosen = {one.name for one in offered if not patterns and (one.quick or not quick)}
-    for pattern in patterns:
-        chosen |= _matching(pattern, offered)
-    order = sorted(offered, key=lambda one: (len(one.needs), not one.quick))
-    return [one.name for one in order if one.name in chosen]
+    patterns = [word.strip() for words in asked for word in words.split(",") if word.strip()]
+    if patterns:
+        chosen = {name for pattern in patterns for name in _matching(pattern, offered)}
+    else:
+        chosen = {name for name, quick in offered.items() if quick or everything}
+    return [name for name in sorted(offered, key=lambda name: not offered[name]) if name in chosen]
 
 
-def _matching(pattern: str, offered: Sequence[Offered]) -> set[str]:
-    names = [one.name for one in offered]
-    slugs = {name: name.partition("/")[0] for name in names}
-    found = {
+def _matching(pattern: str, offered: Iterable[str]) -> list[str]:
+    slugs = {name: name.partition("/")[0] for name in offered}
+    found = [
         name
-        for name in names
-        if fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(slugs[name], pattern)
-    }
+        for name, slug in slugs.items()
+        if fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(slug, pattern)
+    ]
     if found:
         return found
-    near = difflib.get_close_matches(pattern, [*names, *slugs.values()], n=3, cutoff=0.5)
+    near = difflib.get_close_matches(pattern, {*slugs, *slugs.values()}, n=3, cutoff=0.5)
     raise ConfigError(
-        f"--faults: no drill is called {pattern!r}",
-        hint=f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else
-        "`holdfast drill --list` shows them all",
-    )  # fmt: skip
+        f"no drill is called {pattern!r}",
+        hint=f"did you mean {' or '.join(near)}?"
+        if near
+        else f"there are: {', '.join(sorted(slugs))}",
+    )

@@ -158,7 +158,7 @@ def resumed_too_early(case: Case) -> BrokenPromise | None:
 
 
 def _lost_work(case: Case, one: AlignedAttempt, step: int) -> BrokenPromise | None:
-    saved, costs = sorted(case.observed.saved), case.injection.costs_saves
+    saved, costs = case.saved, case.injection.costs_saves
     newest = saved[-1 - costs] if len(saved) > costs else 0
     if step < newest:
         there = f"although a checkpoint of step {newest} was there"
