@@ -21,7 +21,7 @@ from holdfast.analysis.drill.injection import CannotInject, Injection
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow, Observed
 from holdfast.analysis.drill.reference import Reference, reference
 from holdfast.analysis.drill.rehearsal import DrillPlan, JobShape, Rehearsal
-from holdfast.drill import environment, guardian, leftovers, work_folder
+from holdfast.drill import environment, guardian, leftovers, on_hosts, work_folder
 from holdfast.drill.asked import HOST_NAMES, Asked
 from holdfast.drill.job import DrillJob
 from holdfast.drill.launching import JobCommand
@@ -75,6 +75,8 @@ class Conductor:
         self._source = Path.cwd()
         self._runner = runners.by_name(asked.runner)
         self._chosen = chosen(asked, plans)
+        if asked.hosts > 1:
+            on_hosts.refuse(asked.hosts, asked.options)
         self.folder = self._new_folder()
 
     def hold(self) -> DrillReport:
@@ -172,6 +174,8 @@ class Conductor:
         injection = one.fault.ask_drill(one.drill, rehearsal)
         if isinstance(injection, CannotInject):
             return DrillRow(drill=name, does="", status="skipped", why=injection.why)
+        if injection.from_start:
+            rehearsal = msgspec.structs.replace(rehearsal, at_step=0)
         began = time.time()
         self._audience.running(name, injection.does)
         try:
@@ -219,7 +223,11 @@ class Conductor:
             checkpoints=None if checkpoints is None else folder.work / checkpoints,
         )
         stage.environment = environment.of_job(folder, os.environ, writes_to=self._asked.writes_to)
-        yield stage
+        if self._asked.hosts == 1:
+            yield stage
+        else:
+            with on_hosts.lab_hosts(self._hosts()) as (stage.lab, stage.hosts):
+                yield stage
 
     def _hosts(self) -> tuple[str, ...]:
         return HOST_NAMES[: self._asked.hosts] if self._asked.hosts > 1 else ("",)

@@ -72,6 +72,8 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """slugs that may be said as well, since they are true"""
     notice_within: float | None = None
     """seconds after which it must have been named; None: as usual for such a fault (bounds.py)"""
+    from_start: bool = False
+    """there before the job is started, whatever the rehearsal's step"""
     lifted: bool = False
     """taken away again once it was named (disk space freed, link healed)"""
     costs_saves: int = 0
