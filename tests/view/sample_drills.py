@@ -61,6 +61,8 @@ def _story(row: DrillRow) -> dict[str, Any]:
     start = STARTED + 30
     first = trained(start, 1, FAULT_AT)
     fault = first.points[-1][0] + 0.02
+    if row.recovered is None:
+        first = trained(start, 1, STEPS)  # it goes on
     told = [Happened(t=start, what="attempt 0 starts", kind="start"),
             Happened(t=fault, what=row.does, kind="fault")]  # fmt: skip
     attempts = [first]
