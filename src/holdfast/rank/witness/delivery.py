@@ -22,7 +22,7 @@ def environment(
     made = {
         **outer,
         "PYTHONPATH": f"{SITE}{os.pathsep}{before}" if before else SITE,
-        FOLDER: str(folder.resolve()),
+        FOLDER: str(folder.absolute()),
     }
     if allowed := [str(Path(one).resolve()) for one in writes_to]:
         made[WRITES] = os.pathsep.join(allowed)

@@ -13,7 +13,8 @@ from holdfast.rank import torch_import
 from holdfast.rank.witness import training
 from holdfast.rank.witness.complaint import safely
 from holdfast.rank.witness.delivery import FOLDER
-from holdfast.rank.witness.record_file import BELOW, RecordFile
+from holdfast.rank.witness.record_file import RecordFile, is_below_a_rank
+from holdfast.rank.witness.write_guard import WriteGuard, allowed_folders
 
 LAUNCHERS = ("accelerate", "conda", "deepspeed", "ft_launcher", "holdfast", "mamba", "torchrun")
 """programs in Python that start ranks, and are none"""
@@ -25,9 +26,16 @@ def start(environment: Mapping[str, str]) -> None:
         return
     records = RecordFile(environment[FOLDER])
     os.register_at_fork(after_in_child=records.forget)
+    guard: WriteGuard | None = None
+    if "RANK" in environment or is_below_a_rank():
+        folders = allowed_folders(environment, os.path.expanduser("~"))
+        guard = WriteGuard(folders, lambda path: safely(lambda: records.refused(path)))
+        guard.install()
 
     def done(torch: Any) -> None:
         safely(lambda: _install(torch, records))
+        if guard is not None:
+            safely(lambda: guard.follow_torch(torch))
 
     torch_import.expect(begins=lambda: None, done=done)
 
@@ -41,16 +49,9 @@ def is_launcher(argv: list[str]) -> bool:
 
 
 def _install(torch: Any, records: RecordFile) -> None:
-    def begin() -> None:
-        """By what the environment says; a process that a rank started is none by that alone."""
-        own = str(os.getpid())
-        if os.environ.get(BELOW, own) == own:
-            rank, world = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-            records.begin(int(rank), int(world))
-
     if "RANK" in os.environ:
-        begin()
-    witness = training.TrainingWitness(torch, records, begin)
+        records.begin_as_told()
+    witness = training.TrainingWitness(torch, records)
     training.follow(torch, witness)
     if torch.distributed.is_available():
         _follow_the_group(torch, records)

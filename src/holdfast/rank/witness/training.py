@@ -35,9 +35,8 @@ class StepTally:
 
 
 class TrainingWitness:
-    def __init__(self, torch: Any, records: RecordFile, begin: Callable[[], None]) -> None:
-        """`begin` is called at the first step, for a rank that was not seen to be one before."""
-        self._torch, self._records, self._begin = torch, records, begin
+    def __init__(self, torch: Any, records: RecordFile) -> None:
+        self._torch, self._records = torch, records
         self._rounds, self._gate = StepRounds(), Gate(records)
         self._step = 0
         self._started = False
@@ -52,7 +51,7 @@ class TrainingWitness:
     def before_optimizer(self, optimizer: Any) -> None:
         if not self._started:
             self._started = True
-            self._begin()
+            self._records.begin_as_told()  # where nothing said before that it is a rank
             self._optimizers.add(optimizer)
             self._record_start(optimizer)
         if self._rounds.before(id(optimizer), _first_parameter(optimizer)):
