@@ -14,6 +14,8 @@ class JobFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.work = path / "work"
+        self.seen = self.work
+        """`work` as the job sees it, from outside: not the same where it has mounts of its own"""
         self.tmp = path / "tmp"
         self.witness = path / "witness"
         self.runs = path / "runs"
@@ -34,14 +36,14 @@ class JobFolder:
         """Files that the job wrote: path below `work`, bytes, time of the last change. What is
         linked there is the user's."""
         found = []
-        for folder, folders, files in os.walk(self.work):
+        for folder, folders, files in os.walk(self.seen):
             folders[:] = [one for one in folders if not os.path.islink(os.path.join(folder, one))]
             for name in files:
                 path = Path(folder, name)
                 with contextlib.suppress(OSError):  # it was renamed meanwhile
                     if not path.is_symlink():
                         state = path.stat()
-                        place = str(path.relative_to(self.work))
+                        place = str(path.relative_to(self.seen))
                         found.append((place, state.st_size, state.st_mtime))
         return tuple(sorted(found))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -107,7 +106,7 @@ class Stage:
         """The rank breaks so when it comes to the step, or ('wait') waits to be broken. Once.
         `waits`: it breaks when it was released."""
         when = self.rehearsal.at_step if step is None else step
-        order = {"step": when, "how": how, "seconds": seconds, "waits": waits}
+        order = {"step": when, "how": how, "seconds": seconds} | ({"waits": True} if waits else {})
         self.folder.order(self.rehearsal.rank).write_text(json.dumps(order))
 
     def at_the_gate(self) -> bool:
@@ -156,4 +155,8 @@ def wait_until(true: Callable[[], bool], *, seconds: float, every: float = 0.01)
 
 
 def is_running(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}")
+    """One that only waits for its parent to ask how it ended is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

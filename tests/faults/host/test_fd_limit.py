@@ -10,12 +10,16 @@ from tests.faults.table import (
     flags,
     leaves,
     lint_table,
+    notices,
+    overlooks,
     passes_over,
     recognises,
+    run_table,
     silent,
     skips,
     speaks,
 )
+from tests.run.scenes import a_rank, a_scene, ended, lost_its_peer, words
 
 
 def files(soft: int | None, hard: int | None, pid: int = 100) -> Limits:
@@ -157,4 +161,31 @@ test_lint = lint_table(
     leaves(shell('ulimit -n "$(ulimit -Hn)"\nulimit -n $LIMIT\n')),
     leaves(shell("docker run --ulimit nofile=65536:131072 img torchrun x.py\n")),
     leaves(dockerfile("FROM x\nRUN ulimit -n 4096 && make -j\nCMD ulimit -n 65536 && serve\n")),
+)
+
+EMFILE = words("OSError", "[Errno 24] Too many open files: '/data/000017.npy'")
+ANCDATA = words("RuntimeError", "received 0 items of ancdata")
+
+test_run = run_table(
+    "fd-limit",
+    notices(
+        a_scene([ended(0, 1, said=EMFILE), lost_its_peer(1)]),
+        ranks=[0],
+        victims=[1],
+        certain=True,
+        saying=["rank 0 (pid 4000) reached the limit on open files", "000017.npy", "ulimit -n"],
+    ),
+    notices(
+        a_scene([ended(1, 1, said=ANCDATA), a_rank(0)]), ranks=[1], certain=True, saying=["ancdata"]
+    ),
+    overlooks(a_scene()),
+    overlooks(
+        a_scene(
+            [
+                ended(0, 1, said=words("OSError", "[Errno 24] inotify instance limit reached")),
+                a_rank(1),
+            ]
+        )
+    ),
+    overlooks(a_scene([ended(0, 1, said=words("OSError", "[Errno 13] Permission denied"))])),
 )

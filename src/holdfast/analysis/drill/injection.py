@@ -66,6 +66,8 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """any of which is the right name; empty: that of the fault itself"""
     culprits: tuple[int, ...] | None = None
     """ranks that must be named; None: the rehearsal's rank; empty: none need be"""
+    any_rank: bool = False
+    """whichever meets it may be named"""
     hosts: tuple[str, ...] = ()
     """of which one must be named, for a fault of a host or of a link"""
     beside: tuple[str, ...] = ()

@@ -57,6 +57,8 @@ def is_right(one: Spoken, injection: Injection, job: JobShape) -> bool:
     """Other launchers give no names: there the rank alone decides."""
     if one.slug not in injection.slugs and (one.slug or job.runner == "holdfast"):
         return False
+    if injection.any_rank:
+        return True
     culprits = set(injection.culprits or ())
     if not culprits and not injection.hosts:
         return not one.ranks or job.runner != "holdfast" or len(one.ranks) == job.ranks

@@ -78,6 +78,10 @@ def _goes_on(case: Case) -> str:
     return f"the ranks were restarted {after:.1f} s after the fault, which training can survive"
 
 
+def _recovers(case: Case) -> str:
+    return _no_steps_after(case) if case.after else ""
+
+
 def _refuses(case: Case) -> str:
     first = [one for one in case.attempts if one.attempt.start == 0 and one.attempt.taken]
     if first:
@@ -95,6 +99,7 @@ _EXPECTED = {
     Then.ENDS: _ends,
     Then.GIVES_UP: _gives_up,
     Then.GOES_ON: _goes_on,
+    Then.RECOVERS: _recovers,
     Then.REFUSES: _refuses,
 }
 
@@ -115,7 +120,7 @@ def _ended(case: Case, start: int) -> str:
 
 def recovered_after(case: Case) -> float | None:
     """Seconds from the fault to the first new step."""
-    if case.injection.then is Then.GOES_ON:
+    if _went_on(case):
         times = _next_steps(case)
     else:
         trained = [one for one in case.attempts if one in case.after or one.attempt.start]
@@ -123,6 +128,11 @@ def recovered_after(case: Case) -> float | None:
             trained = [one for one in trained if one.attempt.start]
         times = [one.attempt.first_step for one in trained if one.attempt.first_step is not None]
     return max(min(times) - case.fault_at, 0.0) if times else None
+
+
+def _went_on(case: Case) -> bool:
+    then = case.injection.then
+    return then is Then.GOES_ON or (then is Then.RECOVERS and not case.after)
 
 
 def _next_steps(case: Case) -> list[float]:
@@ -145,7 +155,7 @@ def repeated(case: Case) -> int | None:
         return 0
     counts = [one.repeated for one in case.trained_after]
     known = [count for count in counts if count is not None]
-    if case.injection.then is not Then.GOES_ON and not case.trained_after:
+    if not _went_on(case) and not case.trained_after:
         return None
     return sum(known) if len(known) == len(counts) else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -41,10 +42,14 @@ def carries_out(kind: type[Act]) -> Callable[[type[Carrier]], type[Carrier]]:
 
 def carrier_of(act: Act) -> Carrier:
     """A new one for each job: it keeps what it made until the fault is lifted."""
-    if not _carriers:
-        package = __name__.rpartition(".")[0]
-        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-            importlib.import_module(f"{package}.{module.name}")
+    _import_all()
     if type(act) not in _carriers:
         raise CannotInjectHere(f"nothing here can carry out {type(act).__name__}")
     return _carriers[type(act)]()
+
+
+@functools.cache
+def _import_all() -> None:
+    package = __name__.rpartition(".")[0]
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        importlib.import_module(f"{package}.{module.name}")

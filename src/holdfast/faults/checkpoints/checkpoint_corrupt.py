@@ -25,8 +25,12 @@ Sources        pytorch/pytorch caffe2/serialize/inline_container.cc (torch.save'
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill.host_acts import DamageCheckpoint
+from holdfast.analysis.drill.injection import CannotInject, Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import resume_refused
 from holdfast.analysis.logs import damaged_files
 from holdfast.analysis.logs.patterns import resume, unreadable_files
@@ -260,3 +264,41 @@ def _path(wreckage: Wreckage) -> str:
         if "path" in one.fields
     ]
     return named[-1].rstrip(".") if named else ""
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+UNTIL_THE_RESUME = 120.0
+"""seconds: it is met when the ranks have started again"""
+
+
+@FAULT.drill()
+def newest_checkpoint_has_a_flipped_bit(rehearsal: Rehearsal) -> Injection | CannotInject:
+    return _damaged(rehearsal, "flip", "a bit flipped in the newest checkpoint")
+
+
+@FAULT.drill("truncated")
+def newest_checkpoint_is_cut_short(rehearsal: Rehearsal) -> Injection | CannotInject:
+    return _damaged(rehearsal, "truncate", "the newest checkpoint cut to half its size")
+
+
+def _damaged(
+    rehearsal: Rehearsal, how: Literal["flip", "truncate"], done: str
+) -> Injection | CannotInject:
+    before = [step for step in rehearsal.job.saved_after if step <= rehearsal.at_step]
+    if len(before) < 2:
+        return CannotInject(
+            f"it needs two checkpoints before step {rehearsal.at_step}, and {len(before)} "
+            f"{'was' if len(before) == 1 else 'were'} seen"
+        )
+    return Injection(
+        does=f"{done}, and SIGKILL to rank {rehearsal.rank}, {rehearsal.when}",
+        act=DamageCheckpoint(how=how),
+        then=Then.RESTARTS,
+        culprits=(),
+        beside=("rank-killed",),
+        notice_within=UNTIL_THE_RESUME,
+        costs_saves=1,
+        fails_without="a check of each checkpoint when it is loaded, and an older one to fall back "
+        "to: `holdfast.Checkpoint(…).resume()` takes the newest that verifies",
+    )

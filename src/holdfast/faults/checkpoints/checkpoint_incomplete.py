@@ -23,6 +23,9 @@ Sources        torch 2.13.0: torch/distributed/checkpoint/filesystem.py (metadat
 from __future__ import annotations
 
 from holdfast import shell_words
+from holdfast.analysis.drill.host_acts import KillDuringSave
+from holdfast.analysis.drill.injection import CannotInject, Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, checkpoint_items, known
 from holdfast.analysis.scene.scene import Scene
@@ -186,3 +189,36 @@ def _what_is_missing(one: Sighting, path: str) -> str:
     if one.pattern == NO_LATEST.name:
         return f"no finished save is recorded at {path}"
     return f"{path} is missing"
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill()
+def kill_rank_0_while_it_saves(rehearsal: Rehearsal) -> Injection | CannotInject:
+    return _killed_in_a_save(rehearsal, 0)
+
+
+@FAULT.drill("sharded")
+def kill_the_last_rank_while_it_saves(rehearsal: Rehearsal) -> Injection | CannotInject:
+    """Ranks that write a part each: the checkpoint then lacks one."""
+    if rehearsal.job.ranks == 1:
+        return CannotInject("the job has one rank")
+    return _killed_in_a_save(rehearsal, rehearsal.job.ranks - 1)
+
+
+def _killed_in_a_save(rehearsal: Rehearsal, rank: int) -> Injection | CannotInject:
+    if not any(step > rehearsal.at_step for step in rehearsal.job.saved_after):
+        return CannotInject(f"the job saves nothing after step {rehearsal.at_step}")
+    return Injection(
+        does=f"SIGKILL to rank {rank} with a file of its next checkpoint after step "
+        f"{rehearsal.at_step} half written",
+        act=KillDuringSave(ranks=(rank,)),
+        then=Then.RESTARTS,
+        slugs=("rank-killed",),
+        beside=(FAULT.slug,),
+        culprits=(rank,),
+        fails_without="a save that replaces the last checkpoint only when it is whole: write to a "
+        "temporary name, then rename; and a resume that passes over what is incomplete. "
+        "`holdfast.Checkpoint` does both",
+    )

@@ -25,6 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from holdfast.analysis.drill.host_acts import HideCheckpoints
+from holdfast.analysis.drill.injection import CannotInject, Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.patterns import resume
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import attempt_start
@@ -210,3 +213,27 @@ def own_checkpoint_is_never_used(program: Program, source: Source) -> Iterator[F
             fix=f"call `{one.name}.step()` on every rank after every optimizer step",
             at=program.place(one.made.node),
         )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+UNTIL_THE_RESUME = 120.0
+"""seconds: it is known when the ranks have started again"""
+
+
+@FAULT.drill()
+def checkpoints_are_out_of_reach(rehearsal: Rehearsal) -> Injection | CannotInject:
+    """The job may well begin again: what is tried is that this is said."""
+    before = [step for step in rehearsal.job.saved_after if step <= rehearsal.at_step]
+    if not before:
+        return CannotInject(f"the job saves nothing before step {rehearsal.at_step}")
+    return Injection(
+        does=f"the checkpoint folder moved away, and SIGKILL to rank {rehearsal.rank}, "
+        f"{rehearsal.when}",
+        act=HideCheckpoints(),
+        then=Then.RESTARTS,
+        culprits=(),
+        beside=("rank-killed",),
+        notice_within=UNTIL_THE_RESUME,
+        costs_saves=len(before),
+    )

@@ -25,6 +25,9 @@ from collections.abc import Sequence
 
 from holdfast import text
 from holdfast.analysis.collectives import arrivals, groups
+from holdfast.analysis.drill.host_acts import LimitCpu
+from holdfast.analysis.drill.injection import NO_OTHER_RANK, CannotInject, Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -140,4 +143,26 @@ def rank_kept_arriving_last(wreckage: Wreckage) -> Diagnosis | None:
         fix="find what slows it down: its CPU, its GPU's clock rates, its loader's time per batch",
         next="nvidia-smi -q -d PERFORMANCE",
         unknown=("when the GPU was ready: with NCCL these times show when the host issued it",),
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+ENOUGH_STEPS = 20
+"""a pace is known by as many"""
+
+
+@FAULT.drill()
+def rank_gets_little_cpu(rehearsal: Rehearsal) -> Injection | CannotInject:
+    if rehearsal.job.ranks == 1:
+        return NO_OTHER_RANK
+    left = rehearsal.job.steps - rehearsal.at_step
+    if left < ENOUGH_STEPS:
+        return CannotInject(f"{left} steps are left after it: too few to know a pace by")
+    return Injection(
+        does=f"a small share of a core for rank {rehearsal.rank} {rehearsal.when}",
+        act=LimitCpu(),
+        then=Then.GOES_ON,
+        beside=("cpu-contention",),
+        lifted=True,
     )

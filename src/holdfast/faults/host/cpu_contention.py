@@ -27,6 +27,9 @@ Sources        https://docs.kernel.org/scheduler/sched-bwc.html (throttling)
 from __future__ import annotations
 
 from holdfast import text
+from holdfast.analysis.drill.host_acts import BurnCpu
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import cpu_starvation, phrases
 from holdfast.analysis.job.cpu_starvation import CpuShare
 from holdfast.analysis.logs import sightings
@@ -280,4 +283,18 @@ def loader_workers_exceed_cores(wreckage: Wreckage) -> Diagnosis | None:
         fix="use fewer loader workers, OMP_NUM_THREADS=1, or more cores (--cpus-per-task, --cpus)",
         next="nproc; uptime; cat /sys/fs/cgroup/cpu.stat",
         unknown=["how busy the CPUs were: the log does not say"],
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill()
+def other_programs_use_the_cores(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"other programs on all cores {rehearsal.when}, until that was said",
+        act=BurnCpu(),
+        then=Then.GOES_ON,
+        culprits=(),
+        lifted=True,
     )

@@ -26,6 +26,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from holdfast.analysis.drill.host_acts import KillLoaderWorker
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
@@ -194,3 +197,15 @@ def _fix_for(signal: str) -> str:
             "each worker; or raise the limit (docker --memory, Slurm --mem, limits.memory)"
         )
     return "run once with num_workers=0 to see the error where it happens"
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill()
+def kill_a_loader_worker(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"SIGKILL to a DataLoader worker of rank {rehearsal.rank} {rehearsal.when}",
+        act=KillLoaderWorker(),
+        then=Then.RESTARTS,
+    )

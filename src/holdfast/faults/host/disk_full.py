@@ -27,6 +27,9 @@ import re
 from collections.abc import Sequence
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill.host_acts import FillDisk
+from holdfast.analysis.drill.injection import CannotInject, Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import no_space
@@ -314,3 +317,26 @@ def _path(seen: Sequence[Sighting]) -> str:
 
 def _in_brackets(path: str) -> str:
     return f" ({path})" if path else ""
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+UNTIL_THE_NEXT_SAVE = 600.0
+"""seconds: a disk that is full is met by who writes"""
+
+
+@FAULT.drill()
+def checkpoints_find_no_space(rehearsal: Rehearsal) -> Injection | CannotInject:
+    if not any(step > rehearsal.at_step for step in rehearsal.job.saved_after):
+        return CannotInject(f"the job saves nothing after step {rehearsal.at_step}")
+    return Injection(
+        does=f"no space left for checkpoints {rehearsal.when}, until that was said",
+        act=FillDisk(),
+        then=Then.RECOVERS,
+        culprits=(),
+        any_rank=True,
+        notice_within=UNTIL_THE_NEXT_SAVE,
+        lifted=True,
+        fails_without="a save that leaves the last checkpoint whole where the disk is full: write "
+        "to a temporary name, then rename; `holdfast.Checkpoint` does, and trains on",
+    )

@@ -32,20 +32,30 @@ Sources        NVIDIA/nccl docs/userguide/source/troubleshooting/runtime_and_mpi
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator
 
+from holdfast.analysis.drill.host_acts import LimitOpenFiles
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
+from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.patterns import shared_memory
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Limits, MachineFacts, known
+from holdfast.analysis.scene import exits
+from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.launch import ulimit_mistakes, ulimits
 from holdfast.analysis.source.source import Source
 from holdfast.analysis.versions import release
-from holdfast.fault import Fault
-from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
+from holdfast.fault import Fault, RunTraits
+from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 
 FAULT = Fault(
-    code="HOLD401", slug="fd-limit", related=("shm-too-small", "process-limit", "memlock-low")
+    code="HOLD401",
+    slug="fd-limit",
+    related=("shm-too-small", "process-limit", "memlock-low"),
+    traits=RunTraits(priority=216),
 )
 FAULT.errno(errno.EMFILE, "the process reached its limit on open files (ulimit -n)")
 FAULT.errno(errno.ENFILE, "the machine reached its limit on open files (fs.file-max)")
@@ -119,6 +129,37 @@ def _how_to_raise(limits: Limits, wanted: int, *, launcher: bool) -> str:
     )
     enough = reachable >= wanted
     return command if enough else f"{command}; the hard limit allows no more: {RAISE_HARD_LIMIT}"
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+NO_DESCRIPTOR = re.compile(
+    r"\[Errno 24\](?! inotify)|Too many open files(?! in system)|received \d+ items of ancdata"
+)
+
+
+@FAULT.run
+def open_file_limit_reached_first(scene: Scene) -> Verdict | None:
+    failed = [
+        e for e in exits.cause(scene) if e.view.words and NO_DESCRIPTOR.search(e.view.words.text)
+    ]
+    if not failed:
+        return None
+    ranks = [e.rank for e in failed]
+    victims = exits.fallen(scene, ranks)
+    words = failed[0].view.words
+    assert words is not None
+    return FAULT.verdict(
+        f"{phrases.who(scene, ranks)} reached the limit on open files"
+        f"{phrases.at_step(failed[0].view)}: {phrases.quoted(words)}"
+        f"{phrases.exited_as_a_result(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix=f"`ulimit -n {AMPLE}` in the shell that starts the ranks; find a leak with "
+        "`ls -l /proc/PID/fd`",
+        evidence=[phrases.how_it_ended(e) for e in failed],
+    )
 
 
 # --- explain -------------------------------------------------------------------------------------
@@ -250,3 +291,15 @@ def container_limit_refused(source: Source) -> Iterator[Finding]:
                 fix=f"`--ulimit nofile={max(mistake.soft, mistake.hard)}`",
                 at=mistake.place,
             )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill()
+def rank_may_open_no_further_file(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"no further open file for rank {rehearsal.rank} {rehearsal.when}",
+        act=LimitOpenFiles(),
+        then=Then.RESTARTS,
+    )

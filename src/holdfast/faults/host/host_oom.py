@@ -29,6 +29,9 @@ import errno
 import re
 
 from holdfast import text
+from holdfast.analysis.drill.host_acts import LimitMemory
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import oom_evidence, phrases
 from holdfast.analysis.logs import oom_kills, sightings
 from holdfast.analysis.logs.patterns import host_memory
@@ -296,4 +299,13 @@ def _killed_without_proof(wreckage: Wreckage) -> Diagnosis | None:
         fix=f"check the kernel log of that machine first; if it was memory: {USE_LESS}",
         next="dmesg -T | grep -iE 'oom|killed process'",
         unknown=["who sent the signal: the kernel log of that machine is missing"],
+    )
+
+
+@FAULT.drill()
+def rank_outgrows_a_memory_limit(rehearsal: Rehearsal) -> Injection:
+    return Injection(
+        does=f"a memory limit for the job {rehearsal.when}, and rank {rehearsal.rank} takes more",
+        act=LimitMemory(),
+        then=Then.RESTARTS,
     )

@@ -24,6 +24,9 @@ from __future__ import annotations
 
 import errno
 
+from holdfast.analysis.drill.host_acts import TakePort
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.patterns import port_taken
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import (
@@ -109,3 +112,18 @@ def _writer(seen: Sighting) -> str:
     if seen.rank is not None:
         return f"rank {seen.rank}"
     return seen.line.host or "the process that hosts the store"
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill()
+def another_program_has_the_port(_: Rehearsal) -> Injection:
+    return Injection(
+        does="another program listens on the master port before the start",
+        act=TakePort(),
+        then=Then.REFUSES,
+        from_start=True,
+        culprits=(),
+        beside=("foreign-job-on-port",),
+    )
