@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,7 @@ from holdfast.drill.stage import CannotInjectHere, Stage
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.fault import Drill, Fault
 
+REFERENCE_FILE = "reference.json"
 FIRST_LIMIT = 3600.0
 """seconds for the undisturbed job: nothing is known of it yet"""
 AT_LEAST = 90.0
@@ -52,12 +54,21 @@ class ToHold(NamedTuple):
     plan: DrillPlan
 
 
+class ReferenceFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a drill keeps of the undisturbed job, for later drills of the same one."""
+
+    runner: str
+    command: tuple[str, ...]
+    observed: Observed
+
+
 class Undisturbed(NamedTuple):
     """The job, when nothing is done to it."""
 
     reference: Reference
     job: JobShape
     observed: Observed
+    runner: str
     checkpoints: str | None
     """the folder that it saves into, below the one it runs in"""
 
@@ -77,6 +88,7 @@ class Conductor:
         self._chosen = chosen(asked, plans)
         if asked.hosts > 1:
             on_hosts.refuse(asked.hosts, asked.options)
+        self._command = (*asked.options, *asked.script)
         self.folder = self._new_folder()
 
     def hold(self) -> DrillReport:
@@ -92,7 +104,7 @@ class Conductor:
                 rows.append(row)
                 self._audience.row(row)
         return DrillReport(
-            command=(*self._asked.options, *self._asked.script),
+            command=self._command,
             runner=self._runner.name,
             ranks=usual.job.ranks,
             hosts=self._asked.hosts,
@@ -111,14 +123,16 @@ class Conductor:
         name = "reference"
         self._audience.running(name, "the undisturbed job")
         if self._asked.reference:
-            observed = self._earlier()
+            kept = self._earlier()
+            observed = kept.observed
         else:
             unknown = JobShape(ranks=1, steps=0, hosts=self._hosts())
             rehearsal = Rehearsal(name=name, rank=0, at_step=0, job=unknown)
             with self._stage(name, rehearsal, checkpoints=None) as stage:
                 observed = self._run(stage, None, longest=FIRST_LIMIT)
                 observed = msgspec.structs.replace(observed, listing=stage.folder.listing())
-            (self.folder / "reference.json").write_bytes(msgspec.json.encode(observed))
+            kept = ReferenceFile(runner=self._runner.name, command=self._command, observed=observed)
+        (self.folder / REFERENCE_FILE).write_bytes(msgspec.json.encode(kept))
         self._refuse_failed(observed)
         found = reference(observed.attempts)
         job = found.shape(
@@ -128,17 +142,24 @@ class Conductor:
             patience=self._asked.patience,
             runner=self._runner.name,
         )
-        return Undisturbed(found, job, observed, checkpoints.folder(observed.listing))
+        place = checkpoints.folder(observed.listing)
+        return Undisturbed(found, job, observed, kept.runner, place)
 
-    def _earlier(self) -> Observed:
-        file = Path(self._asked.reference, "reference.json")
+    def _earlier(self) -> ReferenceFile:
+        file = Path(self._asked.reference, REFERENCE_FILE)
         try:
-            return msgspec.json.decode(file.read_bytes(), type=Observed)
+            kept = msgspec.json.decode(file.read_bytes(), type=ReferenceFile)
         except (OSError, msgspec.DecodeError) as problem:
             raise ConfigError(
                 f"--reference {self._asked.reference}: no undisturbed run of a drill: {problem}",
                 hint="give the folder of an earlier drill, such as drills/ID",
             ) from problem
+        if kept.command != self._command:
+            raise ConfigError(
+                f"--reference {self._asked.reference}: that was another job: "
+                f"{shlex.join(kept.command)}"
+            )
+        return kept
 
     def _refuse_failed(self, observed: Observed) -> None:
         screen = next(iter(sorted(Path(observed.folder, "screens").glob("*.txt"))), None)
@@ -185,6 +206,8 @@ class Conductor:
         except CannotInjectHere as why:
             return DrillRow(drill=name, does=injection.does, status="skipped", why=str(why))
         left = leftovers.more_than(observed.left, usual.observed.left)
+        if usual.runner != self._runner.name:  # which need not leave the same temporary files
+            left = tuple(one for one in left if not one.startswith("tmp/"))
         observed = msgspec.structs.replace(observed, left=left)
         row = judge.judge(rehearsal, injection, usual.reference, observed)
         self._tidy(row, Path(observed.folder))

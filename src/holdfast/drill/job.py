@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from holdfast import text
 from holdfast.analysis.drill.injection import Injection, Then
 from holdfast.analysis.drill.outcome import Happened, Observed
 from holdfast.drill import launching
@@ -92,7 +93,7 @@ class DrillJob:
             return self._starts_again()
         if now - self._starts[-1] > self._longest:
             self._tell(f"did not end within {self._longest:.0f} s: ending it")
-            launching.end(self._stage)
+            launching.kill(self._stage)
             self._codes.append(None)
             return False
         return True
@@ -139,9 +140,10 @@ class DrillJob:
         return True
 
     def _say_progress(self) -> None:
-        steps = [len(one.steps) for one in self._stage.attempts()[-1:]]
-        if steps:
-            self._tell(f"attempt {len(self._stage.attempts_of_rank(0))}, step {steps[0]} of it")
+        of_rank = self._stage.attempts_of_rank(0)
+        if of_rank:
+            taken = text.counted(len(of_rank[-1].steps), "step")
+            self._tell(f"attempt {len(of_rank)}: {taken} taken")
 
     def _note(self, kind: str, what: str) -> None:
         self._happened.append(Happened(t=time.time(), what=what, kind=kind))  # type: ignore[arg-type]

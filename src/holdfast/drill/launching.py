@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,9 +11,6 @@ from holdfast.drill import marked_processes, on_hosts
 from holdfast.drill.runners import screens
 from holdfast.drill.runners.runner import Runner, ToStart
 from holdfast.drill.stage import LauncherProcess, Stage
-
-ENDING = 45.0
-"""seconds for a launcher to end its ranks in order, before all of them are killed"""
 
 
 class JobCommand(NamedTuple):
@@ -64,17 +60,6 @@ def exit_codes(stage: Stage) -> dict[str, int | None]:
 
 def all_ended(stage: Stage) -> bool:
     return all(code is not None for code in exit_codes(stage).values())
-
-
-def end(stage: Stage) -> None:
-    """In order where that works, else by force; what the job started goes, too."""
-    for one in stage.launchers.values():
-        with contextlib.suppress(ProcessLookupError):
-            one.process.terminate()
-    until = time.monotonic() + ENDING
-    while not all_ended(stage) and time.monotonic() < until:
-        time.sleep(0.05)
-    kill(stage)
 
 
 def kill(stage: Stage) -> None:
