@@ -226,8 +226,6 @@ class Conductor:
         return job.run()
 
     def _lacks(self, drill: Drill, job: JobShape) -> str:
-        if "hosts" in drill.needs and len(job.hosts) == 1:
-            return "needs several hosts: --hosts 2"
         if "gpu" in drill.needs and not job.gpus:
             return "needs a GPU, and none was seen here"
         return ""

@@ -38,6 +38,10 @@ class DrillJob:
         self._stage, self._command, self._injection = stage, command, injection
         self._longest, self._tell = longest, tell
         self._carrier: Carrier | None = carrier_of(injection.act) if injection else None
+        if injection:
+            stage.fewest_hosts = injection.fewest_hosts
+            if injection.join_timeout:
+                stage.rendezvous["join_timeout"] = f"{injection.join_timeout:g}"
         stage.start_launcher = lambda host: launching.start_one(stage, command, host)
         shared_memory = {name: host.path(SHM) for name, host in stage.hosts.items()}
         self._leftovers = Leftovers(stage.folder.witness, stage.folder.tmp, shared_memory)

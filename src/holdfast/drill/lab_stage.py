@@ -28,8 +28,9 @@ def host_of(stage: Stage, name: str) -> Host:
 
 def start_where_none_runs(stage: Stage, hosts: Iterable[str]) -> None:
     """As a service that restarts what has ended would. A launcher that was cut off ends by itself:
-    that is waited for."""
-    for name in hosts:
+    that is waited for. Where none runs at all the job is over, and is started as a whole."""
+    running = [one for one in stage.launchers.values() if one.process.poll() is None]
+    for name in hosts if running else ():
         before = stage.launchers.get(name)
         if before is None or wait_until(
             lambda before=before: before.process.poll() is not None,  # type: ignore[misc]

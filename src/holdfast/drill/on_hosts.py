@@ -52,7 +52,8 @@ def meeting_options(stage: Stage, host: str, runner: str) -> list[str]:
         return []
     first, *_ = names = stage.rehearsal.job.hosts
     settings = dict(stage.rendezvous)
-    options = ["--nnodes", str(len(names)), "--rdzv-backend", "c10d", "--rdzv-id", "drill",
+    least = f"{stage.fewest_hosts}:" if stage.fewest_hosts else ""
+    options = ["--nnodes", f"{least}{len(names)}", "--rdzv-backend", "c10d", "--rdzv-id", "drill",
                "--rdzv-endpoint", f"{first}:{ENDPOINT_PORT}"]  # fmt: skip
     if runner != "holdfast":  # torchrun does not find out by itself which node it is
         settings["is_host"] = str(int(host == first))

@@ -64,6 +64,8 @@ class Stage:
         """of the launcher of one host only, after those of all"""
         self.rendezvous: dict[str, str] = {}
         """further settings of it (`--rdzv-conf`)"""
+        self.fewest_hosts: int | None = None
+        """with which the job may go on; None: it needs all"""
         self.lost: set[str] = set()
         """hosts whose launcher's exit code does not count: the job goes on without them"""
         self.checks_first = False

@@ -306,6 +306,8 @@ class Fault(Answers):
 
     def ask_drill(self, drill: Drill, rehearsal: Rehearsal) -> Injection | CannotInject:
         """How to inject it in that job, with what the face left to be filled in."""
+        if "hosts" in drill.needs and len(rehearsal.job.hosts) < 2:
+            return CannotInject("needs several hosts: --hosts 2")
         answer: Injection | CannotInject | Broken = self._ask(drill.face, rehearsal)
         if isinstance(answer, Broken):
             return CannotInject(str(answer))

@@ -82,6 +82,10 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """newest checkpoints that it destroys: the job resumes from the one before them"""
     world: int | None = None
     """ranks of the attempt that follows; None: as many as before"""
+    fewest_hosts: int | None = None
+    """with how many the job may go on (`--nnodes FEWEST:ALL`); None: it needs all of them"""
+    join_timeout: float | None = None
+    """seconds that hosts wait for each other, where the drill is that one does not come"""
     fails_without: str = ""
     """what the script lacks if it does not recover from this: said with the broken promise"""
 

@@ -18,6 +18,8 @@ class SignalCarrier(Carrier):
         rank = stage.rehearsal.rank
         if act.to == "launcher":
             pids = [stage.launcher(rank).process.pid]
+            if stage.hosts:  # the job may go on without it
+                stage.lost.add(stage.launcher(rank).host)
             stage.release()  # its ranks may save and end
         else:
             pids = [stage.pid(rank)]

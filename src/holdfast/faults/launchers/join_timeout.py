@@ -24,6 +24,10 @@ from __future__ import annotations
 import re
 
 from holdfast import text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import KeepAway
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import join, phrases, stall
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.pattern import Role
@@ -208,3 +212,21 @@ def _is_join_key(keys: str) -> bool:
     if "nccl_storekey_" in keys or "terminal_state" in keys:
         return False
     return bool(re.search(r"rank_\d|/cpu//|default_pg/\d+//|worker_count|init/|torchelastic", keys))
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def host_never_comes(rehearsal: Rehearsal) -> Injection:
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"{host} never comes; then the job is started again with it",
+        act=KeepAway(host=host),
+        then=Then.REFUSES,
+        from_start=True,
+        culprits=(),
+        beside=("ranks-missing",),
+        join_timeout=15.0,
+        notice_within=40.0,
+    )

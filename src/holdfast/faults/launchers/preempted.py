@@ -28,9 +28,17 @@ Sources        https://slurm.schedmd.com/preempt.html (signals and GraceTime)
 from __future__ import annotations
 
 import re
+import signal
 
 from holdfast import shell_words, text
-from holdfast.analysis.drill.injection import Injection, Preempt, Then
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import (
+    CannotInject,
+    Injection,
+    Preempt,
+    SignalProcess,
+    Then,
+)
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import lost_nodes
 from holdfast.analysis.logs import blame, sightings
@@ -253,4 +261,21 @@ def take_the_machine(rehearsal: Rehearsal) -> Injection:
         act=Preempt(grace=GRACE),
         then=Then.ENDS,
         culprits=(),
+    )
+
+
+@FAULT.drill("one-host", needs=("hosts",))
+def take_one_host(rehearsal: Rehearsal) -> Injection | CannotInject:
+    host = rehearsal.job.host_of(rehearsal.rank)
+    if host == hosts.store_host(rehearsal.job):
+        return CannotInject("the rank is on the host that coordinates: the job ends with it")
+    return Injection(
+        does=f"SIGTERM to the launcher of {host} {rehearsal.when}; the others go on without it",
+        act=SignalProcess(number=signal.SIGTERM, to="launcher"),
+        then=Then.RESTARTS,
+        slugs=("preempted", "external-sigterm"),
+        culprits=(),
+        hosts=(host,),
+        fewest_hosts=1,
+        world=hosts.ranks_without(rehearsal.job, host),
     )

@@ -24,6 +24,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import ShiftClock
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, known
@@ -172,4 +176,24 @@ def clock_was_wrong(wreckage: Wreckage) -> Diagnosis | None:
         fix="start one time service on every machine: `timedatectl set-ntp true`, or chronyd (for "
         "a container, on its host)",
         next="timedatectl; chronyc tracking",
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+AHEAD = 90
+"""seconds"""
+
+
+@FAULT.drill(needs=("hosts",))
+def set_the_clock_of_a_host(rehearsal: Rehearsal) -> Injection:
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"the clock of {host} is {AHEAD} s ahead, from the start",
+        act=ShiftClock(host=host, seconds=AHEAD),
+        then=Then.GOES_ON,
+        from_start=True,
+        culprits=(),
+        hosts=rehearsal.job.hosts,
     )

@@ -32,6 +32,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import BreakPath
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import sick_paths
 from holdfast.analysis.logs.patterns import nccl
 from holdfast.analysis.logs.patterns.dead_connections import DIED_IN_USE, peer_of
@@ -321,3 +325,20 @@ def _confidence(wreckage: Wreckage, died: Sightings, formed: Sightings) -> float
     if formed or (len(living) > 1 and living >= wreckage.members):
         return 0.7  # all ranks report it, so it is not the death of one
     return 0.6 if len(living) > 1 else 0.5
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def lose_large_packets(rehearsal: Rehearsal) -> Injection:
+    ends = hosts.store_host(rehearsal.job), hosts.other_host(rehearsal)
+    return Injection(
+        does=f"packets over 1500 bytes between {text.names(ends)}, whose MTU is 9000, vanish "
+        f"{rehearsal.when}, until it was named",
+        act=BreakPath(ends=ends, how="mtu", amount=1500),
+        then=Then.RESTARTS,
+        culprits=(),
+        hosts=ends,
+        lifted=True,
+    )

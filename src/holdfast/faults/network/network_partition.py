@@ -29,6 +29,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import SplitNetwork
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import lost_nodes, path_probes, sick_paths
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections
@@ -249,4 +252,26 @@ def hosts_lost_each_other(wreckage: Wreckage) -> Diagnosis | None:
         unknown=[
             "whether small packets still passed: then it is the MTU (`ping -M do -s 8972 PEER`)"
         ],
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def split_and_heal(rehearsal: Rehearsal) -> Injection:
+    """Of two hosts each is alone then, and sees the other one lost."""
+    job = rehearsal.job
+    half = (len(job.hosts) + 1) // 2
+    here, there = job.hosts[:half], job.hosts[half:]
+    return Injection(
+        does=f"no packet passes between {text.names(here)} and {text.names(there)} "
+        f"{rehearsal.when}, until it was named",
+        act=SplitNetwork(groups=(here, there)),
+        then=Then.RESTARTS,
+        slugs=("network-partition", "node-lost"),
+        culprits=(),
+        hosts=there,
+        beside=("network-partition", "store-host-lost", "peer-unreachable"),
+        lifted=True,
     )

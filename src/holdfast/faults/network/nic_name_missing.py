@@ -29,6 +29,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import TypeOnHost
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.patterns import missing_interfaces
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import (
@@ -295,3 +299,21 @@ def _confidence(seen: Sighting, name: str, value: str) -> float:
     if seen.pattern == missing_interfaces.NCCL_FAMILY.name:
         return 0.8 if value else 0.75
     return 0.95 if value else 0.9
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def one_host_names_no_interface(rehearsal: Rehearsal) -> Injection:
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"GLOO_SOCKET_IFNAME=eth7 on {host}, which has no such interface",
+        act=TypeOnHost(host=host, environment=(("GLOO_SOCKET_IFNAME", "eth7"),)),
+        then=Then.REFUSES,
+        from_start=True,
+        culprits=(),
+        hosts=(host,),
+        beside=("ranks-missing", "join-timeout"),
+        join_timeout=15.0,
+    )

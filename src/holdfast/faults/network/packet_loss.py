@@ -30,6 +30,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import BreakPath
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import path_probes, path_signs, sick_paths
 from holdfast.analysis.job.path_signs import KernelSign
 from holdfast.analysis.logs.pattern import Role
@@ -211,4 +215,21 @@ def retransmissions_ran_out(wreckage: Wreckage) -> Diagnosis | None:
         fix="compare the error counters of the interfaces on both sides, one minute apart",
         next="ethtool -S eth0 | grep -iE 'err|drop|crc|discard'",
         unknown=["the error counters of cards and switches: the log of a job does not show them"],
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def lose_packets(rehearsal: Rehearsal) -> Injection:
+    ends = hosts.store_host(rehearsal.job), hosts.other_host(rehearsal)
+    return Injection(
+        does=f"30 % of the packets between {text.names(ends)} are lost {rehearsal.when}, until it "
+        "was named",
+        act=BreakPath(ends=ends, how="loss", amount=30),
+        then=Then.GOES_ON,
+        culprits=(),
+        hosts=ends,
+        lifted=True,
     )

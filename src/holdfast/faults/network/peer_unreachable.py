@@ -41,6 +41,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import BlockPort, BreakPath
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import path_probes, sick_paths, suspected_paths
 from holdfast.analysis.job.sick_paths import SickPath
 from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
@@ -432,3 +436,52 @@ def _unknown(kind: str, address: str) -> list[str]:
         return []
     where = f"the log of the process at {address}" if address else "the log of the peer"
     return [f"whether the peer was still alive: see {where}"]
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill("one-way", needs=("hosts",))
+def lose_packets_one_way(rehearsal: Rehearsal) -> Injection:
+    ends = hosts.store_host(rehearsal.job), hosts.other_host(rehearsal)
+    return Injection(
+        does=f"packets from {ends[0]} to {ends[1]} vanish {rehearsal.when}, not those back, until "
+        "it was named",
+        act=BreakPath(ends=ends, how="drop", one_way=True),
+        then=Then.RESTARTS,
+        slugs=("peer-unreachable", "node-lost", "network-partition"),
+        culprits=(),
+        hosts=ends,
+        beside=("store-host-lost",),
+        lifted=True,
+    )
+
+
+@FAULT.drill("firewall", needs=("hosts",))
+def block_the_ports_of_ranks(rehearsal: Rehearsal) -> Injection:
+    host = hosts.store_host(rehearsal.job)
+    return Injection(
+        does=f"from the start a firewall on {host} lets nothing in but the port where launchers "
+        "meet",
+        act=BlockPort(host=host, blocked="all but the endpoint"),
+        then=Then.REFUSES,
+        from_start=True,
+        culprits=(),
+        hosts=rehearsal.job.hosts,
+    )
+
+
+@FAULT.drill("endpoint", needs=("hosts",))
+def block_the_endpoint(rehearsal: Rehearsal) -> Injection:
+    host = hosts.store_host(rehearsal.job)
+    return Injection(
+        does=f"from the start a firewall on {host} drops what comes to the port where launchers "
+        "meet, until it was named",
+        act=BlockPort(host=host, blocked="endpoint"),
+        then=Then.GOES_ON,
+        from_start=True,
+        culprits=(),
+        hosts=rehearsal.job.hosts,
+        beside=("ranks-missing",),
+        lifted=True,
+    )

@@ -31,6 +31,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import LoseHost
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import lost_nodes
 from holdfast.analysis.logs import blame, ras_evidence, suspects
 from holdfast.analysis.logs.pattern import Role
@@ -292,4 +296,39 @@ def nccl_ras_misses_all_processes_of_a_node(wreckage: Wreckage) -> Diagnosis | N
         fix=REPLACE_NODE,
         next=shell_words.command("ping -c 3 {}", host),
         unknown=("whether the machine still runs",),
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+CUT_OFF = ("network-partition", "store-host-lost", "peer-unreachable")
+"""what a host says that is cut off from the others: it cannot tell which of them is"""
+
+
+@FAULT.drill(needs=("hosts",))
+def pull_the_cable_of_a_host(rehearsal: Rehearsal) -> Injection:
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"the cables of {host} are out {rehearsal.when}; the others go on without it",
+        act=LoseHost(host=host),
+        then=Then.RESTARTS,
+        culprits=(),
+        hosts=(host,),
+        beside=CUT_OFF,
+        fewest_hosts=1,
+        world=hosts.ranks_without(rehearsal.job, host),
+    )
+
+
+@FAULT.drill("replaced", needs=("hosts",))
+def host_loses_power_and_comes_back(rehearsal: Rehearsal) -> Injection:
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"{host} loses power {rehearsal.when}, and is there again once it was missed",
+        act=LoseHost(host=host, power=True),
+        then=Then.RESTARTS,
+        culprits=(),
+        hosts=(host,),
+        lifted=True,
     )

@@ -27,6 +27,10 @@ Sources        torch/csrc/distributed/c10d/TCPStore.cpp: the server lives in one
 from __future__ import annotations
 
 from holdfast import text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import LoseHost
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import lost_nodes
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.patterns import peers, watchdog
@@ -159,3 +163,21 @@ def _store_host(seen: tuple[Sighting, ...]) -> str:
         if found:
             return rest.partition("]")[0]
     return ""
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def host_of_the_store_loses_power(rehearsal: Rehearsal) -> Injection:
+    host = hosts.store_host(rehearsal.job)
+    return Injection(
+        does=f"{host}, which holds the store, loses power {rehearsal.when}; then the job is "
+        "started again",
+        act=LoseHost(host=host, power=True),
+        then=Then.ENDS,
+        culprits=(),
+        hosts=(host,),
+        beside=("network-partition",),
+        notice_within=10.0,
+    )

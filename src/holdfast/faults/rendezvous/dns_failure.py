@@ -23,6 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import BreakName
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.patterns import name_resolution, watchdog
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import Container, MachineFacts, Resolution, addresses, known
@@ -250,3 +254,21 @@ def _confidence(wreckage: Wreckage, seen: Sequence[Sighting]) -> float:
 @FAULT.lint
 def manifest_names_no_pod(source: Source) -> Iterator[Finding]:
     yield from map(FAULT.from_problem, pod_names.problems(source))
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def name_does_not_resolve(rehearsal: Rehearsal) -> Injection:
+    host, name = hosts.other_host(rehearsal), hosts.store_host(rehearsal.job)
+    return Injection(
+        does=f"{name} does not resolve on {host}, from the start until it was named",
+        act=BreakName(host=host, name=name),
+        then=Then.GOES_ON,
+        from_start=True,
+        culprits=(),
+        hosts=(host, name),
+        beside=("ranks-missing",),
+        lifted=True,
+    )

@@ -30,6 +30,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import BreakName
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.patterns import connections, name_resolution, watchdog
 from holdfast.analysis.logs.patterns.connections import Attempt
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -331,3 +335,35 @@ def _is_numeric_name(address: str) -> bool:
     """'1234', or what a resolver makes of it."""
     zero_net = address.startswith("0.0.") and not addresses.is_loopback(address)
     return address.isdigit() or (zero_net and addresses.parse(address) is not None)
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def own_name_is_loopback(rehearsal: Rehearsal) -> Injection:
+    """As Debian's installer writes it. Where Gloo is not told better, the others cannot connect."""
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"{host}'s own name is 127.0.1.1 there, from the start",
+        act=BreakName(host=host, name=host, address="127.0.1.1"),
+        then=Then.GOES_ON,
+        from_start=True,
+        culprits=(),
+        hosts=(host,),
+    )
+
+
+@FAULT.drill("endpoint", needs=("hosts",))
+def name_of_the_endpoint_is_loopback(rehearsal: Rehearsal) -> Injection:
+    host, name = hosts.other_host(rehearsal), hosts.store_host(rehearsal.job)
+    return Injection(
+        does=f"{name}, where the launchers meet, is 127.0.1.1 on {host}, from the start",
+        act=BreakName(host=host, name=name, address="127.0.1.1"),
+        then=Then.REFUSES,
+        from_start=True,
+        culprits=(),
+        hosts=(host, name),
+        beside=("ranks-missing", "join-timeout"),
+        join_timeout=15.0,
+    )

@@ -26,6 +26,10 @@ Sources        pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp: waitFor
 from __future__ import annotations
 
 from holdfast import text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import KeepAway
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import join, phrases, stall
 from holdfast.analysis.logs import blame
 from holdfast.analysis.logs.pattern import Role
@@ -274,4 +278,20 @@ def nccl_group_never_formed(wreckage: Wreckage) -> Diagnosis | None:
         next=COUNT_PROCESSES,
         ruled_out=blame.ruled_out(wreckage),
         unknown=blame.unknown(wreckage, *absent[:2]),
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill("late-host", needs=("hosts",))
+def host_comes_late(rehearsal: Rehearsal) -> Injection:
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"{host} comes only once it was missed",
+        act=KeepAway(host=host),
+        then=Then.GOES_ON,
+        from_start=True,
+        culprits=(),
+        lifted=True,
     )

@@ -31,6 +31,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import TypeOnHost
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import connections, name_resolution, peers
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -323,3 +327,21 @@ def launch_cannot_form_a_rendezvous(source: Source) -> Iterator[Finding]:
 def containers_do_not_form_one_job(source: Source) -> Iterator[Finding]:
     yield from map(FAULT.from_problem, pods.problems(source))
     yield from map(FAULT.from_problem, compose_nodes.problems(source))
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def one_host_is_given_another_id(rehearsal: Rehearsal) -> Injection:
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"{host} is started with another --rdzv-id than the others",
+        act=TypeOnHost(host=host, flags=("--rdzv-id", "another")),
+        then=Then.REFUSES,
+        from_start=True,
+        culprits=(),
+        hosts=rehearsal.job.hosts,
+        beside=("ranks-missing", "join-timeout", "master-not-listening"),
+        join_timeout=15.0,
+    )

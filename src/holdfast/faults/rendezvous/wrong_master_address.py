@@ -27,6 +27,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from holdfast import shell_words
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import TypeOnHost
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.patterns import connections
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import (
@@ -355,3 +359,25 @@ def each_node_sets_itself_as_master(source: Source) -> Iterator[Finding]:
 def master_is_asked_for_at_the_start(source: Source) -> Iterator[Finding]:
     if not master.rehearsed(source):
         yield from map(FAULT.from_problem, asked_master.problems(source))
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def one_host_is_given_another_address(rehearsal: Rehearsal) -> Injection:
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"{host} is told to meet the others at {NOBODY}, which no machine has",
+        act=TypeOnHost(host=host, flags=("--rdzv-endpoint", f"{NOBODY}:29400")),
+        then=Then.REFUSES,
+        from_start=True,
+        culprits=(),
+        hosts=(host,),
+        beside=("ranks-missing", "join-timeout"),
+        join_timeout=15.0,
+    )
+
+
+NOBODY = "10.77.0.99"
+"""in the network of the drill's hosts"""

@@ -28,6 +28,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast import shell_words, text
+from holdfast.analysis.drill import hosts
+from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.network_acts import TypeOnHost
+from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns.nccl import ENV_SET
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
@@ -249,4 +253,20 @@ def _missing(name: str, told: Mapping[str, Sighting], without: list[str]) -> Dia
         fix=f"set {name} on all nodes (`srun --export`, `mpirun -x {name}`), or on none",
         next="env | grep -E '^(NCCL|TORCH|GLOO)_' | sort",
         unknown=("whether NCCL got far enough on the other nodes to print it",),
+    )
+
+
+# --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill(needs=("hosts",))
+def one_host_has_another_setting(rehearsal: Rehearsal) -> Injection:
+    host = hosts.other_host(rehearsal)
+    return Injection(
+        does=f"NCCL_ALGO=Ring on {host} alone",
+        act=TypeOnHost(host=host, environment=(("NCCL_ALGO", "Ring"),)),
+        then=Then.REFUSES,
+        from_start=True,
+        culprits=(),
+        hosts=rehearsal.job.hosts,
     )
