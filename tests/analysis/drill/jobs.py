@@ -3,6 +3,7 @@ and which can be broken in any way."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 
@@ -29,6 +30,7 @@ ACT: Act = SignalProcess(number=9)
 Change = Callable[[StepRecord], StepRecord]
 
 
+@functools.cache
 def digest(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -122,6 +124,7 @@ class Play:
             slugs=("rank-killed",),
             culprits=(world // 2,),
         )
+        self.resumes = resumes
         self.fault_at = 1 + fault * SECONDS + 0.01
         self.again_at = self.fault_at + 3
         kwargs = {"world": world, "sharded": sharded, "seed": seed}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from holdfast import text
@@ -46,7 +46,7 @@ def align(attempts: Sequence[JobAttempt], reference: Reference) -> list[AlignedA
     for attempt in attempts:
         known = [one.trace for one in aligned if one.trace]
         if any(one.attempt.taken for one in aligned):
-            point = resume_point(attempt, [reference.trace, *known], reference)
+            point = resume_point(attempt, [reference.trace, *known], reference, furthest)
         else:
             point = ResumePoint(0, "nothing before it")
         made = trace(attempt, point.step) if point.step is not None else None
@@ -56,10 +56,19 @@ def align(attempts: Sequence[JobAttempt], reference: Reference) -> list[AlignedA
 
 
 def resume_point(
-    attempt: JobAttempt, history: Sequence[Trace], reference: Reference
+    attempt: JobAttempt, history: Sequence[Trace], reference: Reference, furthest: int
 ) -> ResumePoint:
     """`history`: the undisturbed job, and what this one did before. The latter matters where a job
-    does not repeat its own bits: what it loads is what it has saved itself."""
+    does not repeat its own bits: what it loads is what it has saved itself. `furthest`: the step
+    that it had come to."""
+    found = _found(attempt, history, reference)
+    if found.step is not None and found.step > furthest + 1:  # the last one may not be recorded
+        why = f"it seems to have resumed after step {found.step}, the job had come to {furthest}"
+        return ResumePoint(None, why=why)
+    return found
+
+
+def _found(attempt: JobAttempt, history: Sequence[Trace], reference: Reference) -> ResumePoint:
     if not attempt.taken and not any(one.start for one in attempt.ranks.values()):
         return ResumePoint(None, why="it took no step")
     own = trace(attempt, 0)
@@ -228,7 +237,3 @@ def _by_data(own: Trace, past: Trace) -> int | None:
         and all(known.get(base + at) == one for at, one in enumerate(sums[:2], 1))
     ]
     return fits[0] if len(fits) == 1 else None
-
-
-def furthest(aligned: Iterable[AlignedAttempt]) -> int:
-    return max((one.trace.last for one in aligned if one.trace), default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.analysis.drill.injection import Injection
-from holdfast.analysis.drill.rehearsal import JobShape
+from holdfast.analysis.drill.rehearsal import Rehearsal
 
 AFTER_DEATH = 5.0
 """a process has ended: its launcher is told by the kernel"""
@@ -23,17 +23,25 @@ _CERTAIN = frozenset({"rank-frozen"})
 _SLOW = frozenset({"slow-rank", "cpu-contention", "packet-loss", "clock-skew", "slow-nic"})
 
 
-def notice_bound(injection: Injection, job: JobShape) -> float | None:
+AT_START = 60.0
+"""in addition, before the start: ranks must import torch and meet first"""
+
+
+def notice_bound(injection: Injection, rehearsal: Rehearsal) -> float | None:
     """None for other launchers, which promise nothing."""
-    if job.runner != "holdfast":
+    if rehearsal.job.runner != "holdfast":
         return None
     if injection.notice_within is not None:
         return injection.notice_within
-    slugs = set(injection.slugs)
+    usual = _usual(set(injection.slugs), rehearsal.job.patience)
+    return usual if rehearsal.at_step else usual + AT_START
+
+
+def _usual(slugs: set[str], patience: float) -> float:
     if slugs & _SLOW:
-        return job.patience + WHEN_SLOW
+        return patience + WHEN_SLOW
     if slugs <= _DEATHS:
         return AFTER_DEATH
     if slugs <= _DEATHS | _CERTAIN:
         return WHEN_CERTAIN
-    return job.patience + AFTER_PATIENCE
+    return patience + AFTER_PATIENCE

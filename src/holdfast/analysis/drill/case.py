@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.analysis.drill.align import AlignedAttempt, align
+from holdfast.analysis.drill.compare import SeenStep
 from holdfast.analysis.drill.injection import Injection
 from holdfast.analysis.drill.job_attempts import job_attempts
 from holdfast.analysis.drill.outcome import Observed
@@ -32,6 +33,32 @@ class Case(NamedTuple):
     @property
     def trained_after(self) -> list[AlignedAttempt]:
         return [one for one in self.after if one.attempt.taken]
+
+    def seen(self) -> list[SeenStep]:
+        """Every step that is compared with the undisturbed job, those done twice twice: all but
+        what a broken attempt did between the fault and its end."""
+        ended = self.broken if self.after else []
+        return [
+            SeenStep(
+                step=step,
+                facts=facts,
+                world=one.trace.world,
+                before_fault=facts.t < self.fault_at,
+                attempt=number,
+                taken=step > one.trace.base,
+            )
+            for number, one in enumerate(self.attempts)
+            if one.trace
+            for step, facts in sorted(one.trace.steps.items())
+            if facts.t < self.fault_at or one not in ended
+        ]
+
+    @property
+    def broken(self) -> list[AlignedAttempt]:
+        """Attempts that the fault came upon."""
+        if not self.rehearsal.at_step:
+            return []
+        return [one for one in self.attempts if one not in self.after]
 
     @property
     def saved(self) -> tuple[int, ...]:

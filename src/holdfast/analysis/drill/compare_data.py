@@ -10,48 +10,44 @@ from holdfast.analysis.drill.reference import Reference
 from holdfast.analysis.drill.trace import MODULUS
 
 
-def compare_data(reference: Reference, seen: Sequence[SeenStep]) -> Compared:
+def compare_data(
+    reference: Reference, seen: Sequence[SeenStep], *, repeats: bool | None
+) -> Compared:
+    """`repeats`: the job has the bits of the undisturbed one where no fault was yet."""
     steps = [one for one in seen if one.taken]
-    told = [
-        one.facts.data == theirs
-        for one in steps
-        if one.before_fault
-        and one.facts.data is not None
-        and (theirs := _there(reference, one.step)) is not None
-    ]
-    repeats = all(told) if told else None
-    if repeats is False:
+    if not any(facts.data is not None for facts in reference.trace.steps.values()):
+        return Compared("unknown", seen="the inputs of the undisturbed job could not be read")
+    early = [told for one in steps if one.before_fault
+             and (told := _equal(reference, one)) is not None]  # fmt: skip
+    if not repeats and early and not all(early):
         return _with_itself(steps)
-    later = [one for one in steps if not one.before_fault]
-    missing = None
-    for one in later:
-        theirs = _there(reference, one.step)
-        if one.facts.data is None or theirs is None:
-            # A rank that a fault ended has not said what it saw in its last step.
-            if len(one.facts.ranks) == one.world and missing is None:
-                missing = one.step
-        elif one.facts.data != theirs:
-            if repeats is None and not told:
-                why = "no step was seen before the fault: whether the data repeat is not known"
-                return Compared("unknown", one.step, f"{why}; {_how(reference, later, one)}")
-            return Compared("differs", one.step, _how(reference, later, one), repeats=repeats)
-    return _complete(reference, later, missing)._replace(repeats=repeats)
+    for one in steps:
+        if _equal(reference, one) is False:
+            how = _how(reference, steps, one)
+            if repeats is None and not early:
+                why = "no step before the fault shows whether the job repeats itself"
+                return Compared("unknown", one.step, f"{why}; {how}")
+            return Compared("differs", one.step, how)
+    return _as_far_as_seen(reference, [one for one in steps if not one.before_fault])
 
 
-def _there(reference: Reference, step: int) -> int | None:
-    facts = reference.trace.steps.get(step)
-    return facts.data if facts else None
+def _equal(reference: Reference, one: SeenStep) -> bool | None:
+    theirs = reference.trace.steps.get(one.step)
+    if theirs is None or theirs.data is None or one.facts.data is None:
+        return None
+    return one.facts.data == theirs.data
 
 
-def _complete(reference: Reference, later: Sequence[SeenStep], missing: int | None) -> Compared:
-    if missing is not None:
-        if missing > reference.steps:
-            seen = f"the job went on after step {reference.steps}, where the undisturbed one ended"
-            return Compared("differs", missing, seen)
-        return Compared("unknown", seen=f"the inputs of step {missing} could not be read")
-    last = max((one.step for one in later), default=None)
-    if last is None:
+def _as_far_as_seen(reference: Reference, later: Sequence[SeenStep]) -> Compared:
+    if not later:
         return Compared("unknown", seen="no step was seen after the fault")
+    for one in later:
+        if one.step > reference.steps:
+            seen = f"the job went on after step {reference.steps}, where the undisturbed one ended"
+            return Compared("differs", one.step, seen)
+        if one.attempt == later[-1].attempt and _equal(reference, one) is None:
+            return Compared("unknown", seen=f"the inputs of step {one.step} could not be read")
+    last = max(one.step for one in later)
     if last < reference.steps:
         return Compared("unknown", seen=f"the job came to step {last} of {reference.steps}")
     return Compared("identical")
@@ -68,19 +64,19 @@ def _with_itself(steps: Sequence[SeenStep]) -> Compared:
             continue
         if one.facts.data != before.facts.data:
             seen = f"{why}; step {one.step} was done twice, with other samples"
-            return Compared("unknown", one.step, seen, repeats=False)
+            return Compared("unknown", one.step, seen)
         twice += 1
     if not twice:
-        return Compared("unknown", seen=why, repeats=False)
+        return Compared("unknown", seen=why)
     remark = f"data: {why}; {text.counted(twice, 'step')} done twice saw the same samples"
-    return Compared("same", remark=remark, repeats=False)
+    return Compared("same", remark=remark)
 
 
 # --- what is wrong with it -----------------------------------------------------------------------
 
 
-def _how(reference: Reference, later: Sequence[SeenStep], first: SeenStep) -> str:
-    same = [one for one in later if one.attempt == first.attempt and one.step >= first.step]
+def _how(reference: Reference, steps: Sequence[SeenStep], first: SeenStep) -> str:
+    same = [one for one in steps if one.attempt == first.attempt and one.step >= first.step]
     ours = [one.facts.data for one in same if one.facts.data is not None]
     theirs = {step: facts.data for step, facts in reference.trace.steps.items() if step > 0}
     at = f"from step {first.step} on"

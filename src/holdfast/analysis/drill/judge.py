@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -11,7 +11,12 @@ from holdfast import text
 from holdfast.analysis.drill import recovery
 from holdfast.analysis.drill.bounds import notice_bound
 from holdfast.analysis.drill.case import Case, case_of
-from holdfast.analysis.drill.compare import Compared, compare_loss, compare_weights, seen_steps
+from holdfast.analysis.drill.compare import (
+    Compared,
+    compare_loss,
+    compare_weights,
+    repeats_its_bits,
+)
 from holdfast.analysis.drill.compare_data import compare_data
 from holdfast.analysis.drill.injection import Injection
 from holdfast.analysis.drill.naming import Naming, naming, spoken
@@ -19,7 +24,9 @@ from holdfast.analysis.drill.outcome import BrokenPromise, DrillRow, Observed
 from holdfast.analysis.drill.reference import Reference
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.drill.script_faults import DATA, script_fault
-from holdfast.analysis.drill.timeline import timeline
+from holdfast.analysis.drill.timeline import timeline, trained
+
+Training = Literal["data", "loss", "weights"]
 
 
 class _State(NamedTuple):
@@ -28,6 +35,12 @@ class _State(NamedTuple):
     data: Compared
     loss: Compared
     weights: Compared
+    repeats: bool | None = None
+
+    def promises(self) -> Iterator[tuple[Training, Compared]]:
+        yield "data", self.data
+        yield "loss", self.loss
+        yield "weights", self.weights
 
 
 def judge(
@@ -43,7 +56,7 @@ def judge(
     )
     case = case_of(rehearsal, injection, reference, observed)
     if case is None:
-        return msgspec.structs.replace(row, why=_never_came(rehearsal, observed))
+        return _never_came(row, rehearsal, observed)
     named = _named(case)
     state = _state(case)
     broken = tuple(_broken(case, named, state))
@@ -62,15 +75,27 @@ def judge(
         weights=state.weights.verdict,
         broken=broken,
         unchecked=unchecked,
-        remarks=tuple(one.remark for one in state if one.remark),
+        remarks=tuple(one.remark for _, one in state.promises() if one.remark),
+        repeats_itself=state.repeats,
         timeline=timeline(case),
+        trained=trained(case),
     )
 
 
-def _never_came(rehearsal: Rehearsal, observed: Observed) -> str:
-    codes = [code for code in observed.exit_codes if code]
-    ended = f"the job ended (exit code {codes[0]})" if codes else "the job ended"
-    return f"{ended} before the fault came ({rehearsal.when}, rank {rehearsal.rank})"
+def _never_came(row: DrillRow, rehearsal: Rehearsal, observed: Observed) -> DrillRow:
+    """Then nothing may have gone wrong either."""
+    broken = []
+    if observed.said and rehearsal.job.runner == "holdfast":
+        seen = f"a false alarm, no fault had come: {spoken(observed.said[0])}"
+        broken.append(BrokenPromise(promise="name", seen=seen))
+    if any(code != 0 for code in observed.exit_codes):
+        code = next(code for code in observed.exit_codes if code != 0)
+        how = "did not end" if code is None else f"exited with code {code}"
+        seen = f"the job {how}, and no fault had come"
+        broken.append(BrokenPromise(promise="recover", seen=seen))
+    why = f"the fault never came ({rehearsal.when}, rank {rehearsal.rank}): the job ended before it"
+    status: Literal["broken", "skipped"] = "broken" if broken else "skipped"
+    return msgspec.structs.replace(row, status=status, why=why, broken=tuple(broken))
 
 
 def _named(case: Case) -> Naming:
@@ -87,12 +112,16 @@ def _state(case: Case) -> _State:
     if lost is not None:
         unknown = Compared("unknown", seen=f"where it resumed is not known: {lost.resumed.why}")
         return _State(unknown, unknown, unknown)
-    traces = [one.trace for one in case.attempts if one.trace]
-    seen = seen_steps(traces, case.fault_at)
+    seen = case.seen()
+    repeats = repeats_its_bits(case.reference, seen)
+    data = compare_data(case.reference, seen, repeats=repeats)
+    if any(one.resumed.by == "data" for one in case.attempts):
+        data = Compared("unknown", seen="at which step it resumed is only known by its data")
     return _State(
-        compare_data(case.reference, seen),
-        compare_loss(case.reference, seen),
-        compare_weights(case.reference, seen),
+        data,
+        compare_loss(case.reference, seen, repeats=repeats),
+        compare_weights(case.reference, seen, repeats=repeats),
+        repeats,
     )
 
 
@@ -116,7 +145,7 @@ def _broken(case: Case, named: Naming, state: _State) -> Iterator[BrokenPromise]
 
 
 def _misnamed(case: Case, named: Naming) -> Iterator[BrokenPromise]:
-    bound = notice_bound(case.injection, case.rehearsal.job)
+    bound = notice_bound(case.injection, case.rehearsal)
     if named.noticed is None:
         yield BrokenPromise(promise="notice", seen="nothing was said about the fault")
     elif bound is not None and named.noticed > bound:
@@ -174,20 +203,14 @@ def _torn(case: Case) -> Iterator[BrokenPromise]:
 def _other_training(case: Case, state: _State) -> Iterator[BrokenPromise]:
     resumed = case.trained_after[0].trace if case.trained_after else None
     after = f"after the resume at step {resumed.base}, " if resumed else ""
-    cause = script_fault(case, *state)
+    cause = script_fault(case, state.data, state.loss, state.weights)
     if state.data.verdict == "differs":
         fix, slug = (DATA.fix, DATA.slug) if resumed else ("", "")
         yield BrokenPromise(promise="data", seen=after + state.data.seen, fix=fix, slug=slug)
-    said = False
-    for promise, found in (("loss", state.loss), ("weights", state.weights)):
-        if found.verdict == "differs":
-            fix, slug = ("", "") if said else (cause.fix, cause.slug)
-            said = True
+    for promise, found in state.promises():
+        if found.verdict == "differs" and promise != "data":
             yield BrokenPromise(
-                promise="loss" if promise == "loss" else "weights",
-                seen=after + found.seen,
-                fix=fix,
-                slug=slug,
+                promise=promise, seen=after + found.seen, fix=cause.fix, slug=cause.slug
             )
 
 
@@ -201,6 +224,6 @@ def _unchecked(case: Case, state: _State, broken: set[str]) -> Iterator[str]:
         yield "recover: no optimizer step was seen in the undisturbed job"
     if why := recovery.early_unknown(case):
         yield f"repeat: {why}"
-    for promise, found in (("data", state.data), ("loss", state.loss), ("weights", state.weights)):
+    for promise, found in state.promises():
         if found.verdict == "unknown" and promise not in broken:
             yield f"{promise}: {found.seen}"

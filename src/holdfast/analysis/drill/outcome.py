@@ -109,6 +109,8 @@ class DrillRow(msgspec.Struct, frozen=True, kw_only=True):
     """what could not be checked, each with the reason: 'loss: none was seen in any step'"""
     remarks: tuple[str, ...] = ()
     """how it was compared, where that was not bit for bit"""
+    repeats_itself: bool | None = None
+    """the job had the bits of the undisturbed one where no fault was yet; None: not known"""
     seconds: float = 0.0
     timeline: tuple[Happened, ...] = ()
     """in wall seconds, in this order"""

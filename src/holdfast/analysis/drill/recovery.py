@@ -107,6 +107,9 @@ _EXPECTED = {
 def _not_to_the_end(case: Case) -> str:
     if case.observed.exit_codes[-1] != 0:
         return _ended(case, -1)
+    world = case.injection.world or case.rehearsal.job.ranks
+    if other := [one.attempt.world for one in case.trained_after if one.attempt.world != world]:
+        return f"it went on with {text.counted(other[-1], 'rank')} instead of {world}"
     unknown = any(one.trace is None and one.attempt.taken for one in case.attempts)
     if unknown or case.furthest >= case.reference.steps:
         return ""
@@ -203,8 +206,11 @@ def _early(case: Case, one: AlignedAttempt, step: int, there: str, fix: str) -> 
 
 
 def early_unknown(case: Case) -> str:
-    """Why it cannot be told how many steps were repeated; '' when it can."""
+    """Why it cannot be told whether too many steps were repeated; '' when it can."""
+    earlier = [step for step in case.rehearsal.job.saved_after if step < case.rehearsal.at_step]
     for one in case.trained_after:
         if one.resumed.step is None:
             return one.resumed.why
+        if one.resumed.step < min(earlier, default=0) and not case.saved:
+            return "which checkpoints were there when the fault came is not known"
     return ""
