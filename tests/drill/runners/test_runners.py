@@ -66,10 +66,15 @@ def test_holdfast_is_heard_through_its_journals(folder: JobFolder) -> None:
     run.mkdir(parents=True)
     (run / "journal.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, records)) + b"\n{to")
     (run.parent / "latest").symlink_to(run.name)
+    shown = (
+        "holdfast> notice[HOLD701] waiting: rank 2\nholdfast> error[HOLD205] peer-unreachable: b\n"
+    )
+    screens.keep(io.StringIO(shown), folder.screen("alpha")).join()
     heard = runner.by_name("holdfast").heard(folder)
     expected = Spoken(t=1.0, kind="notice", slug="rank-killed", ranks=(2,), hosts=("b",),
                       reason="killed")  # fmt: skip
-    assert heard.spoken == (expected, msgspec.structs.replace(expected, t=2.0, kind="verdict"))
+    assert heard.spoken[:2] == (expected, msgspec.structs.replace(expected, t=2.0, kind="verdict"))
+    assert [one.slug for one in heard.spoken[2:]] == ["peer-unreachable"]  # not in the journal
     assert [one.what for one in heard.happened] == ["restart: why"]
     assert heard.saved == ((3.5, 10, "ckpts/step-10"),)
 

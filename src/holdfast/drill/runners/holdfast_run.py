@@ -55,10 +55,9 @@ def _records(folder: JobFolder) -> Iterator[JournalRecord]:
 def _spoken_and_shown(folder: JobFolder, records: Sequence[JournalRecord]) -> tuple[Spoken, ...]:
     """What is said before there is a run, by a launcher that cannot join or will not start, is on
     its screen alone."""
-    spoken = [_spoken(one) for one in records if isinstance(one, NoticeRecord | VerdictRecord)]
-    known = {one.slug for one in spoken}
-    shown = [one for one in screens.named(folder) if one.slug not in known]
-    return tuple(sorted((*spoken, *shown), key=lambda one: one.t))
+    kept = [one for one in records if isinstance(one, NoticeRecord | VerdictRecord)]
+    shown = screens.named(folder, known={one.code for one in kept})
+    return tuple(sorted((*map(_spoken, kept), *shown), key=lambda one: one.t))
 
 
 def _spoken(record: NoticeRecord | VerdictRecord) -> Spoken:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -13,7 +13,8 @@ from holdfast.analysis.drill.outcome import Spoken
 from holdfast.drill.layout import JobFolder
 
 NAMES_A_FAULT = re.compile(
-    r"\b(?P<how>error|warning|notice|verdict)\[HOLD\d{3}\] (?P<slug>[a-z0-9-]+): (?P<reason>.*)"
+    r"\b(?P<how>error|warning|notice|verdict)\[(?P<code>HOLD\d{3})\] (?P<slug>[a-z0-9-]+): "
+    r"(?P<reason>.*)"
 )
 _WORD = re.compile(r"[\w.-]*\w")
 LONGEST = 4000
@@ -50,14 +51,16 @@ def _lines(file: Path) -> Iterator[ScreenLine]:
         yield ScreenLine(float(at), text)
 
 
-def named(folder: JobFolder) -> Iterator[Spoken]:
+def named(folder: JobFolder, *, known: Collection[str] = ()) -> Iterator[Spoken]:
     """Lines of holdfast that name a fault by its code: `error[HOLD205] peer-unreachable: …`. One
-    that names no host is about the host that it was shown on."""
+    that names no host is about the host that it was shown on. `known`: codes to leave out; by
+    these, since a notice of rank-stuck is shown as `waiting`."""
     files = sorted(folder.screens.glob("*.txt"))
     hosts = {file.stem for file in files}
     for file in files:
         for line in _lines(file):
-            if found := NAMES_A_FAULT.search(line.text):
+            found = NAMES_A_FAULT.search(line.text)
+            if found and found["code"] not in known:
                 meant = hosts & set(_WORD.findall(found["reason"]))
                 yield Spoken(
                     t=line.t,
