@@ -93,7 +93,7 @@ def before_step(first: FirstStepHook) -> Callable[..., None]:
 
 def digest(torch: Any, optimizer: Any) -> str:
     """Of a few values of a few parameters, spread over all of them; '' where none can be had."""
-    if _capturing(torch):
+    if is_capturing(torch):
         return ""
     parameters = list(_parameters(optimizer))
     stride = max(1, len(parameters) // PARAMETERS)
@@ -123,7 +123,7 @@ def steps_counted(torch: Any, optimizer: Any) -> int | None:
     if not states:
         return 0
     counts = [state["step"] for state in states[:PARAMETERS] if "step" in state]
-    if not counts or _capturing(torch):
+    if not counts or is_capturing(torch):
         return None
     return max(int(count) for count in counts)
 
@@ -134,9 +134,9 @@ def _has_state(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return bool(document.get("state"))
 
 
-def _capturing(torch: Any) -> bool:
+def is_capturing(torch: Any) -> bool:
     """No value may be read while a CUDA graph is being made: that would break the capture."""
-    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_streamis_capturing())
 
 
 def _dcp_was_used() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,33 +12,22 @@ from typing import Any
 from holdfast.rank import first_step
 from holdfast.rank.witness import breakages, samples, slowness, weights
 from holdfast.rank.witness.complaint import complain, safely
+from holdfast.rank.witness.device_numbers import DeviceNumbers, WaitingRecords
 from holdfast.rank.witness.gate import Gate
 from holdfast.rank.witness.record_file import RecordFile
 from holdfast.rank.witness.rounds import StepRounds
+from holdfast.rank.witness.tally import HeldWeights, StepTally, step_fields
 
-
-class StepTally:
-    """What went into a step, or a part of one; on the devices where it was seen."""
-
-    def __init__(self) -> None:
-        self.losses: list[Any] = []
-        self.data: list[Any] = []
-        self.samples = 0
-        self.unreadable = False
-        self.ended = 0.0
-
-    def add(self, later: StepTally, ended: float) -> None:
-        self.losses += later.losses
-        self.data += later.data
-        self.samples += later.samples
-        self.unreadable |= later.unreadable
-        self.ended = ended
+AT_EXIT = 2.0
+AT_THE_GATE = 30.0
+"""seconds that are waited for a GPU, so that all steps before the fault are recorded"""
 
 
 class TrainingWitness:
     def __init__(self, torch: Any, records: RecordFile) -> None:
         self._torch, self._records = torch, records
         self._rounds, self._gate = StepRounds(), Gate(records)
+        self._waiting = WaitingRecords(complain)
         self._step = 0
         self._started = False
         self._outermost: Any = None
@@ -49,6 +39,8 @@ class TrainingWitness:
     # --- what torch calls ------------------------------------------------------------------------
 
     def before_optimizer(self, optimizer: Any) -> None:
+        if first_step.is_capturing(self._torch):
+            return
         if not self._started:
             self._started = True
             self._records.begin_as_told()  # where nothing said before that it is a rank
@@ -59,6 +51,8 @@ class TrainingWitness:
 
     def after_optimizer(self, optimizer: Any) -> bool:
         """Whether a step is over."""
+        if first_step.is_capturing(self._torch):
+            return False
         self._optimizers.add(optimizer)
         self._outermost = None
         self._taken.add(self._now, time.time())
@@ -71,9 +65,12 @@ class TrainingWitness:
         return over
 
     def before_forward(self, module: Any, args: Any, kwargs: Any) -> None:
-        if self._outermost is not None or not module.training or self._in_backward():
+        torch = self._torch
+        if self._outermost is not None or not module.training or not torch.is_grad_enabled():
             return
-        if not self._torch.is_grad_enabled() or next(module.parameters(), None) is None:
+        if self._in_backward() or next(module.parameters(), None) is None:
+            return
+        if first_step.is_capturing(torch):
             return
         self._outermost = id(module)
         self._modules.add(module)
@@ -89,16 +86,22 @@ class TrainingWitness:
     def saw_loss(self, outputs: Any, grads: Any) -> None:
         for output, given in zip(outputs, grads, strict=False):
             held = getattr(output, "_local_tensor", output)
-            if given is None and held.numel() == 1 and held.is_floating_point():
-                self._now.losses.append(held.detach().reshape(()).double())
+            if given is not None or first_step.is_capturing(self._torch):
+                continue
+            if held.numel() == 1 and held.is_floating_point():
+                self._now.losses.append(held.detach().reshape(()).clone())
 
     def finish(self) -> None:
         """The process ends: the last step may not have been known to be over."""
         if self._rounds.finish():
             self._record_step()
+        self._waiting.finish(AT_EXIT)
 
     def gate(self) -> breakages.BreakageOrder | None:
-        return self._gate.take(self._step) if self._records.rank is not None else None
+        if self._records.rank is None or not self._gate.is_next(self._step):
+            return None
+        self._waiting.finish(AT_THE_GATE)
+        return self._gate.take(self._step)
 
     def wait(self) -> None:
         self._gate.wait()
@@ -128,36 +131,36 @@ class TrainingWitness:
         trained = {id(p) for one in self._modules for p in one.parameters() if p.requires_grad}
         return bool(trained) and trained <= stepped
 
-    def _weights(self) -> tuple[str, list[float]]:
+    def _weights(self) -> HeldWeights:
         try:
             with self._torch.no_grad():
                 held = self._parameters()
-                sums = [int(one) for one in weights.sums(self._torch, held)]
-                return weights.digest(sums), [float(one) for one in weights.some_values(held)]
-        except Exception as problem:  # noqa: BLE001
+                return HeldWeights(weights.sums(self._torch, held), weights.some_values(held))
+        except Exception as problem:  # noqa: BLE001 - odd tensors; the rest can be recorded
             complain(problem)
-            return "", []
+            return HeldWeights([], [])
 
     def _record_start(self, optimizer: Any) -> None:
+        began, held = time.time(), self._weights()
         counted = first_step.steps_counted(self._torch, optimizer)
-        digest, _ = self._weights()
-        self._records.write("start", time.time(), weights=digest, optimizer_step=counted)
+
+        def write(read: list[int]) -> None:
+            fields = held.fields(read)
+            self._records.write("start", began, optimizer_step=counted, **fields)
+
+        self._waiting.add(DeviceNumbers(self._torch, held.all), write)
 
     def _record_step(self) -> None:
         self._step += 1
-        digest, values = self._weights()
-        taken, self._taken = self._taken, StepTally()
-        data = sum(int(one) for one in taken.data) % 2**64
-        self._records.write(
-            "step",
-            taken.ended,
-            step=self._step,
-            loss=sum(float(one) for one in taken.losses) if taken.losses else None,
-            weights=digest,
-            values=values,
-            data=data if taken.data and not taken.unreadable else None,
-            samples=taken.samples,
-        )
+        step, held = self._step, self._weights()
+        tally, self._taken = self._taken, StepTally()
+
+        def write(read: list[int]) -> None:
+            fields = step_fields(tally, held, read)
+            self._records.write("step", tally.ended, step=step, **fields)
+
+        numbers = [*tally.losses, *tally.data, *held.all]
+        self._waiting.add(DeviceNumbers(self._torch, numbers), write)
 
 
 class _SeenInOrder:
@@ -215,6 +218,8 @@ def follow(torch: Any, witness: TrainingWitness) -> None:
     steps: Any = sys.modules["torch.optim.optimizer"]
     steps.register_optimizer_step_pre_hook(before_optimizer_step)
     followed: list[Any] = []
+    # A compiled module calls them twice, once for its wrapper; only the outermost counts here.
+    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are")
     module: Any = torch.nn.modules.module
     module.register_module_forward_pre_hook(before_forward)
     module.register_module_forward_hook(after_forward, always_call=True)
