@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.analysis.drill.host_acts import DamageCheckpoint, HideCheckpoints
-from holdfast.drill.acts.checkpoint_damage import damage, largest_file_of_newest
+from holdfast.drill.acts.checkpoint_damage import damage
 from holdfast.drill.acts.registry import carrier_of
 from holdfast.drill.stage import CannotInjectHere
 from tests.drill.acts.stand_in import SECONDS, a_stage, gate_program, started
@@ -19,26 +19,6 @@ def saved(path: Path, size: int, at: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(os.urandom(size))
     os.utime(path, (at, at))
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({"step-10/model": (900, 1), "step-20/model": (900, 2), "step-20/rng": (10, 2)},
-         "step-20/model"),
-        ({"ckpt-10.pt": (900, 1), "ckpt-20.pt": (900, 2)}, "ckpt-20.pt"),
-        ({"last.pt": (900, 1), "latest": (7, 2)}, "last.pt"),  # a pointer
-        ({"a/w": (900, 1), ".tmp-b/w": (900, 2), "c.tmp/w": (900, 3)}, "a/w"),  # unfinished
-        ({}, None),
-    ],
-)  # fmt: skip
-def test_the_newest_whole_checkpoint_is_found(
-    tmp_path: Path, files: dict[str, tuple[int, int]], expected: str | None
-) -> None:
-    for name, (size, at) in files.items():
-        saved(tmp_path / name, size, at)
-    found = largest_file_of_newest(tmp_path)
-    assert found == (tmp_path / expected if expected else None)
 
 
 def test_one_bit_is_flipped_or_half_is_cut(tmp_path: Path) -> None:
@@ -63,7 +43,6 @@ def test_what_is_linked_is_never_touched(tmp_path: Path, link: str) -> None:
     with pytest.raises(CannotInjectHere, match="is a link"):
         damage(inside / "x" if link == "file" else inside / "x" / "w", "flip", inside=inside)
     assert theirs.read_bytes() == before
-    assert largest_file_of_newest(inside) is None
 
 
 def test_the_rank_is_killed_with_it(tmp_path: Path) -> None:
@@ -85,3 +64,18 @@ def test_checkpoints_are_moved_away_within_the_drills_folder(tmp_path: Path) -> 
         assert rank.wait(SECONDS) == -signal.SIGKILL
     assert not stage.checkpoints.exists()
     assert (stage.folder.path / "hidden" / "step-20.pt").stat().st_size == 1000
+
+
+def test_a_job_without_a_checkpoint_by_then_is_no_drill(tmp_path: Path) -> None:
+    stage, act = a_stage(tmp_path), DamageCheckpoint(how="flip")
+    assert stage.checkpoints is not None
+    saved(stage.checkpoints / ".tmp-20.pt", 1000, 1)
+    with pytest.raises(CannotInjectHere, match="no checkpoint was in ckpts at step 23"):
+        carrier_of(act).inject(act, stage)
+
+
+def test_the_folder_that_the_job_runs_in_stays(tmp_path: Path) -> None:
+    stage, act = a_stage(tmp_path), HideCheckpoints()
+    stage.checkpoints = stage.folder.work
+    with pytest.raises(CannotInjectHere, match="the folder it runs in"):
+        carrier_of(act).inject(act, stage)

@@ -13,6 +13,7 @@ import psutil
 
 from holdfast.analysis.drill.host_acts import FillDisk, ShrinkSharedMemory
 from holdfast.drill import own_mounts
+from holdfast.drill.acts.checkpoint_damage import SAVES_BESIDE_ITSELF
 from holdfast.drill.acts.registry import Carrier, carries_out
 from holdfast.drill.stage import CannotInjectHere, Stage
 
@@ -46,6 +47,8 @@ class FillDiskCarrier(Carrier):
     def prepare(self, act: FillDisk, stage: Stage) -> None:
         if stage.checkpoints is None:
             raise CannotInjectHere("the job saves no checkpoints")
+        if stage.checkpoints == stage.folder.work:
+            raise CannotInjectHere(SAVES_BESIDE_ITSELF)
         stage.checkpoints.mkdir(parents=True, exist_ok=True)
         self.disk = FullTmpfs(stage, stage.checkpoints)
         stage.checkpoints = self.disk.seen
