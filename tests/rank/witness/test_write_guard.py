@@ -119,6 +119,7 @@ def test_folders_are_allowed_as_they_are_and_not_by_how_they_begin(tmp_path: Pat
         delivery.WRITES: f"{tmp_path}/a:{tmp_path}/b",
         "TMPDIR": "/scratch/tmp",
     }
+    environment["HOLDFAST_WORDS"] = "/local/rank-0/words.json"
     folders = write_guard.allowed_folders(environment, "/home/me")
     expected = {"real": True, "real/x": True, "job/x": True, "a": True, "b/c/d": True}
     expected |= {"realistic/x": False, "": False, "ab": False, "real/../other": False}
@@ -133,6 +134,8 @@ def test_folders_are_allowed_as_they_are_and_not_by_how_they_begin(tmp_path: Pat
         "/opt/lib/__pycache__/a.pyc": True,
         "/opt/lib/__pycache__": True,
         "/opt/lib/a.pyc": False,
+        "/local/rank-0/words.json.crash": True,
+        "/local/x": False,
     }.items():
         assert write_guard.is_allowed(path, folders, follow=True) == allowed, path
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from holdfast.rank import delivery
 from holdfast.rank.witness.delivery import FOLDER, WRITES
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -23,6 +24,8 @@ CACHES = (
     "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TRITON_HOME", "TRITON_CACHE_DIR",
     "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR", "MPLCONFIGDIR",
 )  # fmt: skip
+LAUNCHERS = (delivery.WORDS, delivery.EVENTS, "TORCHELASTIC_ERROR_FILE")
+"""files that the launcher gave the rank: beside them it writes what it has to tell"""
 HOME_CACHES = (".cache", ".triton", ".nv")
 LEAVES = frozenset({"os.remove", "os.rmdir", "os.mkdir", "os.rename", "os.link", "os.symlink"})
 """change the folder of their path, and never what a link at its end leads to"""
@@ -48,6 +51,7 @@ def allowed_folders(environment: Mapping[str, str], home: str) -> tuple[str, ...
         os.path.dirname(environment[FOLDER]),
         environment.get("TMPDIR", ""),
         *(environment.get(name, "") for name in CACHES),
+        *(os.path.dirname(environment.get(name, "")) for name in LAUNCHERS),
         *(os.path.join(home, name) for name in HOME_CACHES),
         *environment.get(WRITES, "").split(os.pathsep),
     ]
