@@ -75,7 +75,7 @@ def break_by_memory(_order: BreakageOrder) -> None:
 
 
 def break_by_descriptors(_order: BreakageOrder) -> None:
-    """Opens files until no more can be opened; what the script opens next fails."""
+    """Opens files until no more can be opened, which raises: as a script that leaks them does."""
     exhaustion.open_files()
 
 
