@@ -72,9 +72,10 @@ def launch(
     from holdfast.cli import run_checks
     from holdfast.nodes.channel_errors import CannotListen
     from holdfast.nodes.reach.meeting import MeetingRole
-    from holdfast.nodes.reach.run_meeting import meeting_doubt, run_role
+    from holdfast.nodes.reach.run_meeting import meeting_doubt, misresolved, run_role
     from holdfast.run.launch.launch import nproc
     from holdfast.run.nodes.joining import resolve
+    from holdfast.view import run_screen
 
     plan = meeting.plan
     for note in plan.notes:
@@ -92,6 +93,9 @@ def launch(
         return _join(here, why)
     if doubt := meeting_doubt(plan, resolved=resolved, own=here.own):
         screen.say(doubt)
+    if wrong := misresolved(plan, resolved=resolved, own_name=here.name):
+        screen.say(run_screen.named("notice", "hostname-misresolves", wrong))
+        screen.say(f"hint: correct the line of {plan.host} in /etc/hosts here, or name an address")
     try:
         return _coordinate(here, why)
     except CannotListen as problem:

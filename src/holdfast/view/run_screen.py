@@ -8,8 +8,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TextIO
+from typing import Literal, TextIO
 
+from holdfast import catalogue
 from holdfast.analysis.collectives import worlds
 from holdfast.analysis.job import join, pace
 from holdfast.analysis.rules.tracker import RuleNotice
@@ -113,6 +114,11 @@ def judgement(
     if helps:
         told.append(f"  help: {verdict.fix}")
     return told
+
+
+def named(kind: Literal["notice", "verdict"], slug: str, reason: str) -> str:
+    """A sentence about a job that has no ranks yet, with the name of the fault in front."""
+    return f"{kind}[{catalogue.by_slug(slug).code}] {slug}: {reason}"
 
 
 def own_rule(notice: RuleNotice, *, last: bool) -> list[str]:

@@ -13,6 +13,7 @@ from holdfast.nodes.reach.run_meeting import (
     OneNode,
     listen_addresses,
     meeting_doubt,
+    misresolved,
     plan_run,
     run_role,
 )
@@ -163,3 +164,24 @@ def test_a_coordinator_doubts_a_place_where_others_may_not_find_it(
     doubt = meeting_doubt(plan(nnodes="2", endpoint=f"{host}:29400"), resolved=resolved, own=OWN)
     assert words in doubt
     assert bool(words) == bool(doubt)
+
+
+@pytest.mark.parametrize(
+    ("host", "resolved", "own_name", "said"),
+    [
+        ("a", ("127.0.1.1",), "b", True),
+        ("a", ("127.0.1.1",), "a", False),  # as Debian's installer writes it
+        ("a.example", ("127.0.1.1",), "a", False),
+        ("a", ("10.0.0.1",), "b", False),
+        ("a", (), "b", False),
+        ("localhost", ("127.0.0.1",), "b", False),
+        ("127.0.0.1", ("127.0.0.1",), "b", False),
+    ],
+)
+def test_a_machine_that_takes_itself_for_another_says_so(
+    host: str, resolved: tuple[str, ...], own_name: str, *, said: bool
+) -> None:
+    planned = plan(nnodes="2", endpoint=f"{host}:29400")
+    words = misresolved(planned, resolved=resolved, own_name=own_name)
+    assert bool(words) == said
+    assert not said or "a (--rdzv-endpoint) is 127.0.1.1 on this machine, which is named b" in words

@@ -216,3 +216,33 @@ def test_a_member_that_waits_says_that_its_coordinator_is_gone(
         waiting.result(LONG)
     assert over.value.exit_code == 124
     assert "node a, which coordinates the job and serves its store, was lost" in over.value.sentence
+
+
+class FastClock:
+    """Five seconds a look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 5.0
+        return self.now
+
+
+def test_nodes_that_do_not_come_are_missed_by_name_before_the_timeout(
+    stack: contextlib.ExitStack,
+) -> None:
+    screen = io.StringIO()
+    coordination = Coordination(
+        stack.enter_context(coordinating()), card=a_card("a", identity="a-0"),
+        policy=RoundPolicy(2, 2, expected=("a", "b"), join_timeout=60.0),
+        screen=Screen(screen), clock=FastClock(),
+    )  # fmt: skip
+    with pytest.raises(JobIsOver):
+        coordination.next_round(lambda *_: 0, not_told)
+    first, missed, again, last = screen.getvalue().splitlines()
+    waits = "1 of 2 nodes ready: a; waiting for b, up to"
+    assert f"holdfast> {waits}" in first
+    assert f"notice[HOLD109] ranks-missing: {waits}" in missed
+    assert "ranks-missing" in again  # half a minute later
+    assert "verdict[HOLD905] join-timeout: 1 of 2 nodes ready: a within the join timeout" in last

@@ -63,12 +63,13 @@ def test_what_the_user_set_is_kept_and_said_where_it_cannot_work(value: str, wor
     chosen = choose(a_machine(settings=settings(GLOO_SOCKET_IFNAME=value)), "10.0.0.5")
     assert chosen.settings == {}
     assert len(chosen.remarks) == 1
-    assert chosen.remarks[0].startswith(f"GLOO_SOCKET_IFNAME={value} (set by you) {words}")
+    assert chosen.remarks[0].words.startswith(f"GLOO_SOCKET_IFNAME={value} (set by you) {words}")
 
 
 def test_the_remark_says_why_and_how_to_choose_another() -> None:
     (remark,) = choose(a_machine(own_name=named("127.0.1.1")), "10.0.0.5").remarks
-    assert remark == (
+    assert remark.slug == "hostname-misresolves"
+    assert remark.words == (
         "ranks get GLOO_SOCKET_IFNAME=eth0: Gloo would announce 127.0.1.1 (this machine's own name "
         "node-a resolves to it), and the nodes reach each other by eth0; set GLOO_SOCKET_IFNAME "
         "yourself to choose another"

@@ -146,6 +146,19 @@ def meeting_doubt(plan: MeetingPlan, *, resolved: Collection[str], own: Collecti
     return ""
 
 
+def misresolved(plan: MeetingPlan, *, resolved: Collection[str], own_name: str) -> str:
+    """The place's name is loopback here, and this machine has another name: it takes itself for the
+    one that is meant. '' when not."""
+    if is_address(plan.host) or not resolved or not all(map(_is_loopback, resolved)):
+        return ""
+    if plan.host == "localhost" or plan.host.partition(".")[0] == own_name.partition(".")[0]:
+        return ""
+    return (
+        f"{plan.host} ({plan.host_source}) is {', '.join(resolved)} on this machine, which is "
+        f"named {own_name}: it waits for the others here, and they look for {plan.host} elsewhere"
+    )
+
+
 def _is_loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 

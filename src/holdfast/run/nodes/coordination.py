@@ -46,6 +46,7 @@ from holdfast.run.nodes.rounds import RoundAwaited, RoundPolicy, Rounds, TooFewN
 from holdfast.run.nodes.start_gate import StartGate, addresses_of
 from holdfast.run.watch.broadcast import ScreenLike
 from holdfast.run.watch.peers import PeerState
+from holdfast.view import run_screen
 
 LOOK_AGAIN = 0.2
 """seconds between two looks while a round is awaited"""
@@ -54,6 +55,8 @@ JUST_JOINED = 0.5
 _SECONDS = re.compile(r"\d+ s\b")
 SAY_AFTER = 2.0
 """seconds of a wait before it is said: nodes that start together come within a moment"""
+MISSED_AFTER = 10.0
+"""seconds of waiting for nodes of a job that has not started yet, before that is a fault"""
 SAY_AGAIN = 30.0
 """seconds between two lines about the same wait"""
 
@@ -185,7 +188,7 @@ class Coordination:
             if isinstance(outcome, RoundStart):
                 return self._begin(outcome, open_store)
             if isinstance(outcome, TooFewNodes):
-                self._end_job(outcome.sentence, exit_codes.STOPPED_BY_VERDICT)
+                self._end_job(outcome.sentence, exit_codes.STOPPED_BY_VERDICT, slug="join-timeout")
             self._show(outcome, now)
             self._link.wait(LOOK_AGAIN)
 
@@ -240,22 +243,27 @@ class Coordination:
             if told.signal == "SIGINT":
                 self._end_job(f"stopped by SIGINT on {node}", 130)
 
-    def _end_job(self, sentence: str, exit_code: int) -> NoReturn:
-        """While no round runs."""
-        self._screen.say(sentence)
+    def _end_job(self, sentence: str, exit_code: int, *, slug: str = "") -> NoReturn:
+        """While no round runs; `slug`: of the fault."""
+        self._screen.say(run_screen.named("verdict", slug, sentence) if slug else sentence)
         number = self._rounds.current.round if self._rounds.current else 0
         order = EndRound(round=number, action="stop", exit_code=exit_code, reason=sentence)
         self._send(self._here(), order)
         raise JobIsOver(sentence, exit_code)
 
     def _show(self, outcome: RoundAwaited, now: float) -> None:
-        what = (outcome.present, outcome.missing, _SECONDS.sub("", outcome.sentence))
+        # Of a later round it was said already who is missing: as node-lost.
+        first = self._rounds.current is None and outcome.too_few
+        missed = first and now >= self._say_from - SAY_AFTER + MISSED_AFTER
+        what = (outcome.present, outcome.missing, _SECONDS.sub("", outcome.sentence), missed)
         said = what == self._shown and now < self._shown_at + SAY_AGAIN
         if said or now < self._say_from:
             return
         self._shown, self._shown_at = what, now
-        self._screen.say(outcome.sentence)
-        self.say([outcome.sentence])
+        words = outcome.sentence
+        words = run_screen.named("notice", "ranks-missing", words) if missed else words
+        self._screen.say(words)
+        self.say([words])
 
     # --- what the watch asks -------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from holdfast.analysis.machine import MachineFacts
 from holdfast.run.nodes import rank_interfaces
 from holdfast.run.nodes.round_source import OpenStore, RoundPlace, RoundSource, ToldToEnd
+from holdfast.view import run_screen
 
 
 class InterfaceRounds:
@@ -22,7 +23,7 @@ class InterfaceRounds:
     ) -> None:
         self._rounds, self._facts = rounds, facts
         self._own_address, self._say = own_address, say
-        self._said: set[str] = set()
+        self._said: set[rank_interfaces.InterfaceRemark] = set()
         self._chosen = rank_interfaces.RankInterfaces()
 
     def settings(self) -> dict[str, str]:
@@ -34,5 +35,6 @@ class InterfaceRounds:
         for remark in self._chosen.remarks:
             if remark not in self._said:
                 self._said.add(remark)
-                self._say(remark)
+                named = remark.slug and run_screen.named("notice", remark.slug, remark.words)
+                self._say(named or remark.words)
         return place

@@ -14,6 +14,7 @@ from holdfast.nodes.channel_errors import (
     ChannelTimeout,
     CouldNotJoin,
     NotHoldfast,
+    Refused,
     WrongVersion,
 )
 from holdfast.nodes.reach.meeting import MeetingPlan
@@ -25,6 +26,7 @@ from holdfast.system import deadline
 from holdfast.system.paths.neighbours import silent_neighbours
 from holdfast.system.sockets import connect
 from holdfast.system.store_protocol import ask_store
+from holdfast.view import run_screen
 
 ONE_TRY = 2.5
 """seconds of tries before what is seen there is looked at"""
@@ -78,7 +80,8 @@ def join_coordinator(
             problem.hint = seen.hint
             failure: ChannelError = problem
         except ChannelError as problem:  # it is known there, and not admitted
-            seen = SightWords(problem.sentence, problem.hint)
+            slug = "rendezvous-config" if isinstance(problem, Refused) else ""
+            seen = SightWords(problem.sentence, problem.hint, slug)
             end, failure = began + min(seconds, REFUSED_SECONDS), problem
             pause = REFUSED_PAUSE
         teller.tell(seen, time.monotonic())
@@ -102,7 +105,10 @@ class _Teller:
         self._times = self._times + 1 if seen == self._last else 0
         self._last = seen
         self._again_at = now + SAY_AGAIN[min(self._times, len(SAY_AGAIN) - 1)]
-        self._say(f"still waiting: {seen.sentence}" if self._times else seen.sentence)
+        words = f"still waiting: {seen.sentence}" if self._times else seen.sentence
+        # that nodes come one after the other is no fault
+        is_fault = seen.slug and (self._times or seen.slug != "master-not-listening")
+        self._say(run_screen.named("notice", seen.slug, words) if is_fault else words)
         if seen.hint:
             self._say(f"hint: {seen.hint}")
 

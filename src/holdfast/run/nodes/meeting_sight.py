@@ -29,6 +29,8 @@ class MeetingSight(NamedTuple):
 class SightWords(NamedTuple):
     sentence: str
     hint: str
+    slug: str = ""
+    """of the fault that it is; '' where it may have another cause"""
 
 
 def in_words(plan: MeetingPlan, sight: MeetingSight, *, own: Collection[str]) -> SightWords:
@@ -40,6 +42,7 @@ def in_words(plan: MeetingPlan, sight: MeetingSight, *, own: Collection[str]) ->
             f"{plan.host} ({plan.host_source}) does not resolve on this node: "
             f"{sight.resolve_error}",
             f"see what it resolves to: getent ahosts {plan.host}; or name an address",
+            "dns-failure",
         )
     if all(map(addresses.is_loopback, sight.resolved)) and sight.error:
         return SightWords(
@@ -47,6 +50,7 @@ def in_words(plan: MeetingPlan, sight: MeetingSight, *, own: Collection[str]) ->
             f"nothing listens there at port {plan.port}",
             "start node 0 on this machine, or name node 0 by an address that this node can reach, "
             f"in place of {plan.host}",
+            "hostname-misresolves",
         )
     if not sight.error:
         return _answers(place, sight.answered, plan)
@@ -59,11 +63,13 @@ def _answers(place: str, answered: Answered, plan: MeetingPlan) -> SightWords:
             f"a store of torch listens at {place}, not holdfast: torchrun, or a training that was "
             "started without holdfast, has that port",
             "start all nodes with `holdfast run`, or choose another port on every node",
+            "foreign-job-on-port",
         )
     return SightWords(
         f"something listens at {place}, and it is not holdfast",
         f"see what it is, on that machine: ss -ltnp 'sport = :{plan.port}'; or choose another port "
         "on every node",
+        "port-in-use",
     )
 
 
@@ -74,22 +80,24 @@ def _unanswered(
     start = f"start `holdfast run` on {plan.host}, with this very address and port"
     if sight.error == "ECONNREFUSED":
         seen = f"{place} refuses connections: that machine is up, and no launcher listens there yet"
-        hint = start
+        hint, slug = start, "master-not-listening"
     elif sight.error in UNREACHABLE or sight.no_neighbour:
         seen = f"no machine answers at {place} ({_reason(sight)})"
         hint = f"is this the address of a node? see the way to it: ip route get {host}"
+        slug = "wrong-master-address"
     elif sight.error == "ETIMEDOUT":
         seen = (
             f"nothing comes back from {place}: a firewall drops it, or no machine has this address"
         )
         hint = f"on {plan.host} let port {plan.port} in (`sudo nft list ruleset`), then {start}"
+        slug = "peer-unreachable"
     else:
-        seen, hint = f"cannot connect to {place}: {sight.error}", start
+        seen, hint, slug = f"cannot connect to {place}: {sight.error}", start, ""
     if plan.by_address:
         mine = text.names(sorted(ip for ip in own if _counts(ip))) or "none"
         seen += f"; none of this node's addresses ({mine}) is {host}"
         hint += "; if this machine is meant (NAT), start it with --node-rank 0"
-    return SightWords(seen, hint)
+    return SightWords(seen, hint, slug)
 
 
 def _reason(sight: MeetingSight) -> str:

@@ -29,9 +29,15 @@ from holdfast.analysis.machine.interface_choice import ChoiceRule, InterfaceChoi
 ORIGIN = "holdfast run"
 
 
+class InterfaceRemark(NamedTuple):
+    words: str
+    slug: str = ""
+    """of the fault that is got around"""
+
+
 class RankInterfaces(NamedTuple):
     settings: Mapping[str, str] = {}
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[InterfaceRemark, ...] = ()
 
 
 def choose(facts: MachineFacts, own_address: str) -> RankInterfaces:
@@ -62,7 +68,9 @@ def _gloo(facts: MachineFacts, towards: Interface) -> RankInterfaces:
     if taken.name == towards.name:
         return RankInterfaces()
     reason = f"Gloo would announce {taken.address} ({choice.because})"
-    return _set(nic_filter.GLOO, towards.name, towards, reason)
+    misresolves = choice.rule is ChoiceRule.OWN_NAME and addresses.is_loopback(taken.address)
+    slug = "hostname-misresolves" if misresolves else ""
+    return _set(nic_filter.GLOO, towards.name, towards, reason, slug)
 
 
 def _nccl(facts: MachineFacts, towards: Interface) -> RankInterfaces:
@@ -80,12 +88,12 @@ def _nccl(facts: MachineFacts, towards: Interface) -> RankInterfaces:
     return _set(nic_filter.NCCL, f"={towards.name}", towards, reason)
 
 
-def _set(name: str, value: str, towards: Interface, reason: str) -> RankInterfaces:
+def _set(name: str, value: str, towards: Interface, reason: str, slug: str = "") -> RankInterfaces:
     words = (
         f"ranks get {name}={value}: {reason}, and the nodes reach each other by {towards.name}; "
         f"set {name} yourself to choose another"
     )
-    return RankInterfaces({name: value}, (words,))
+    return RankInterfaces({name: value}, (InterfaceRemark(words, slug),))
 
 
 def _contradiction(
@@ -102,7 +110,8 @@ def _contradiction(
         words = f"{said} is loopback, which no other node can reach"
     else:
         return RankInterfaces()
-    return RankInterfaces({}, (f"{words}; the nodes reach each other by {towards.name}",))
+    remark = InterfaceRemark(f"{words}; the nodes reach each other by {towards.name}")
+    return RankInterfaces({}, (remark,))
 
 
 def _joined(*parts: RankInterfaces) -> RankInterfaces:

@@ -52,6 +52,8 @@ class RoundAwaited(NamedTuple):
     missing: tuple[str, ...]
     """by name where that is known"""
     sentence: str
+    too_few: bool = False
+    """nodes have to come before it can start"""
 
 
 class TooFewNodes(NamedTuple):
@@ -169,7 +171,9 @@ class Rounds:
         too_long = now - self._forming_since >= self.policy.join_timeout
         if too_long and (self._enough_since is None or not settled):
             return TooFewNodes(candidates, self._missing(), self._too_few(candidates))
-        return RoundAwaited(candidates, self._missing(), self._awaited(candidates, now))
+        too_few = settled and self._enough_since is None
+        words = self._awaited(candidates, now)
+        return RoundAwaited(candidates, self._missing(), words, too_few)
 
     # --- inside --------------------------------------------------------------------------------
 
