@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -91,11 +92,11 @@ def rank_attempt(
     )
 
 
-def ranks(world: int = 4, **kwargs: object) -> list[RankAttempt]:
-    return [rank_attempt(rank, world=world, **kwargs) for rank in range(world)]  # type: ignore[arg-type]
+def ranks(world: int = 4, **kwargs: Any) -> list[RankAttempt]:
+    return [rank_attempt(rank, world=world, **kwargs) for rank in range(world)]
 
 
-def undisturbed(steps: int = 30, world: int = 4, **kwargs: object) -> Reference:
+def undisturbed(steps: int = 30, world: int = 4, **kwargs: Any) -> Reference:
     return reference(ranks(world, until=steps, **kwargs))
 
 
@@ -127,11 +128,11 @@ class Play:
         self.resumes = resumes
         self.fault_at = 1 + fault * SECONDS + 0.01
         self.again_at = self.fault_at + 3
-        kwargs = {"world": world, "sharded": sharded, "seed": seed}
+        kwargs: dict[str, Any] = {"world": world, "sharded": sharded, "seed": seed}
         until = steps if then is Then.GOES_ON else fault
-        self.first = [rank_attempt(r, until=until, **kwargs) for r in range(world)]  # type: ignore[arg-type]
+        self.first = [rank_attempt(r, until=until, **kwargs) for r in range(world)]
         self.second = [
-            rank_attempt(r, base=resumes, until=steps, attempt=1, t=self.again_at, **kwargs)  # type: ignore[arg-type]
+            rank_attempt(r, base=resumes, until=steps, attempt=1, t=self.again_at, **kwargs)
             for r in range(world)
         ]
         if then is Then.GOES_ON:

@@ -13,6 +13,9 @@ from holdfast.analysis.drill.trace import StepFacts, Trace, trace
 NEAR = 0.25
 """of the way to the nearest other step: values that near to those of a step are that step's"""
 
+FAR = 3.0
+"""times the way of the longest step: weights that far from those of a step are not that step's"""
+
 
 class ResumePoint(NamedTuple):
     step: int | None
@@ -179,9 +182,9 @@ def _by_values(own: Trace, history: Sequence[Trace]) -> int | None:
 def _near(own: Trace, past: Trace) -> set[int]:
     """The step whose values are clearly nearer to those before its first step than to those of any
     other step."""
-    if not own.steps or own.world != past.world:
+    number = _first_values(own)
+    if number is None or own.world != past.world:
         return set()
-    number = min(own.steps)
     away = {
         step: distance
         for step, facts in past.steps.items()
@@ -200,17 +203,27 @@ def _near(own: Trace, past: Trace) -> set[int]:
 
 
 def _far_from_all(own: Trace, history: Sequence[Trace]) -> bool:
-    """Further from every step after the first one than those are from each other."""
-    if not own.steps:
+    """Several steps away from the weights of every step: then they are those of no step, not even
+    rounded."""
+    number = _first_values(own)
+    if number is None or any(past.world != own.world for past in history):
         return False
-    number = min(own.steps)
     for past in history:
-        first, last = past.steps.get(0), past.steps.get(past.last)
-        moved = _apart(first, last) if first and last else None
-        gaps = [_apart(own.steps[number], facts) for step, facts in past.steps.items() if step]
-        if moved is None or not gaps or any(gap is None or gap <= moved for gap in gaps):
+        gaps = [_apart(own.steps[number], facts) for facts in past.steps.values() if facts.values]
+        moves = [
+            _apart(past.steps[step], past.steps[step - 1])
+            for step in past.steps
+            if step - 1 in past.steps
+        ]
+        known = [gap for gap in gaps if gap is not None]
+        furthest = max((move for move in moves if move is not None), default=None)
+        if furthest is None or len(known) < len(gaps) or min(known) <= FAR * furthest:
             return False
     return True
+
+
+def _first_values(own: Trace) -> int | None:
+    return min((step for step, facts in own.steps.items() if facts.values), default=None)
 
 
 def _apart(one: StepFacts, other: StepFacts) -> float | None:

@@ -26,8 +26,8 @@ _UNFINISHED = re.compile(
     r"\..*|tmp[-_.].*|.*[-_.](?:tmp|temp|partial|part|incomplete|unfinished)(?:[-_.].*)?", re.I
 )
 _PART = re.compile(
-    r"(?:model|pytorch_model|weights|optim(?:izer)?|scheduler|sched|rng(?:_state)?|random_states?|"
-    r"scaler|state|rank|shard|part|mp_rank|trainer_state|training_args|ema)s?(?:[-_.]\d.*)?",
+    r"(?:pytorch_)?model|weights|optim(?:izer)?|scheduler|scaler|trainer_state|training_args|ema|"
+    r"(?:.*[-_])?(?:rng_states?|random_states?|rank|shard|part)[-_]?\d*|.*\d+-of-\d+",
     re.I,
 )
 """one of several files that make a checkpoint together: 'optimizer.pt', 'rank-3.pt'"""
@@ -122,7 +122,7 @@ def _place(path: str, names: set[str]) -> tuple[str, str] | None:
     for at, part in enumerate(parts[:-1]):
         if _FOLDER.fullmatch(part):
             return "/".join(parts[:at]), "/".join(parts[: at + 1])
-        if part.startswith(".") and not _UNFINISHED.fullmatch(part):
+        if part.startswith("."):
             return None
     inside = posixpath.dirname(path)
     if parts[-1].endswith(".distcp"):
