@@ -107,7 +107,7 @@ class DrillJob:
         assert self._carrier
         self._leftovers.look()
         self._listing = self._stage.folder.listing()
-        self._injected = self._stage.gate_time() or time.time()
+        self._injected = self._stage.broke_itself() or time.time()
         self._carrier.inject(self._injection.act, self._stage)
         self._note("fault", self._injection.does)
 

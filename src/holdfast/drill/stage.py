@@ -120,6 +120,11 @@ class Stage:
         gates = [one.gate for one in self.attempts_of_rank(self.rehearsal.rank) if one.gate]
         return gates[0].t if gates else None
 
+    def broke_itself(self) -> float | None:
+        """When the rank did; None where it only waits to be broken."""
+        gates = [one.gate for one in self.attempts_of_rank(self.rehearsal.rank) if one.gate]
+        return gates[0].t if gates and gates[0].how != "wait" else None
+
     def release(self) -> None:
         """The waiting rank goes on."""
         self.folder.go(self.rehearsal.rank).touch()

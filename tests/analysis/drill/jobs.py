@@ -36,15 +36,18 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
+@functools.cache
 def number(*parts: object) -> int:
     return int(digest(*parts), 16)
 
 
+@functools.cache
 def loss_at(step: int, rank: int, seed: str = "") -> float:
     return 4.0 / (1 + step) + (number("loss", step, rank, seed) % 1000) / 1e5
 
 
-def values_at(step: int, rank: int, seed: str = "") -> tuple[float, ...]:
+@functools.cache
+def values_at(step: int, seed: str = "") -> tuple[float, ...]:
     return tuple(step * 0.01 + (number("v", at, seed) % 100) / 100 for at in range(3))
 
 
@@ -70,7 +73,7 @@ def rank_attempt(
                 step=step - base,
                 loss=loss_at(step, rank, seed),
                 weights=digest("w", step, mine, seed),
-                values=values_at(step, rank, seed),
+                values=values_at(step, seed),
                 data=number("data", step, rank),
                 samples=8,
             )
@@ -81,7 +84,7 @@ def rank_attempt(
         t=t + 1,
         weights=digest("w", base, mine, seed),
         optimizer_step=base,
-        values=values_at(base, rank, seed),
+        values=values_at(base, seed),
     )
     return RankAttempt(
         began=BeganRecord(

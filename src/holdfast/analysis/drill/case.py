@@ -67,6 +67,12 @@ class Case(NamedTuple):
         return saved_when_listed(self.observed, first) if first else ()
 
     @property
+    def waits_since(self) -> float:
+        """When the rank came to the step of the fault, which may be a moment before it."""
+        gates = [one.gate for one in self.observed.attempts if one.gate]
+        return min([self.fault_at, *(gate.t for gate in gates)])
+
+    @property
     def furthest(self) -> int:
         """Step that the job has come to in the end, as far as that is known."""
         return max((one.trace.last for one in self.attempts if one.trace), default=0)

@@ -101,7 +101,14 @@ def _never_came(row: DrillRow, rehearsal: Rehearsal, observed: Observed) -> Dril
 def _named(case: Case) -> Naming:
     zero = any(one.resumed.step in (0, None) for one in case.after)
     also_true = frozenset({"restart-from-zero"} if zero else ())
-    return naming(case.observed.said, case.injection, case.rehearsal.job, case.fault_at, also_true)
+    return naming(
+        case.observed.said,
+        case.injection,
+        case.rehearsal.job,
+        case.fault_at,
+        waits_since=case.waits_since,
+        also_true=also_true,
+    )
 
 
 def _state(case: Case) -> _State:
@@ -207,11 +214,11 @@ def _other_training(case: Case, state: _State) -> Iterator[BrokenPromise]:
     if state.data.verdict == "differs":
         fix, slug = (DATA.fix, DATA.slug) if resumed else ("", "")
         yield BrokenPromise(promise="data", seen=after + state.data.seen, fix=fix, slug=slug)
+    fix = cause.fix  # said once
     for promise, found in state.promises():
         if found.verdict == "differs" and promise != "data":
-            yield BrokenPromise(
-                promise=promise, seen=after + found.seen, fix=cause.fix, slug=cause.slug
-            )
+            yield BrokenPromise(promise=promise, seen=after + found.seen, fix=fix, slug=cause.slug)
+            fix = ""
 
 
 # --- what could not be checked -------------------------------------------------------------------

@@ -31,14 +31,20 @@ def naming(
     injection: Injection,
     job: JobShape,
     fault_at: float,
-    also_true: frozenset[str] = frozenset(),
+    *,
+    waits_since: float,
+    also_true: frozenset[str],
 ) -> Naming:
-    """`also_true`: slugs that what became of the job makes true ('restart-from-zero')."""
+    """`waits_since`: from then on the rank waits for the fault, and the others for the rank.
+    `also_true`: slugs that what became of the job makes true ('restart-from-zero')."""
     holdfast = job.runner == "holdfast"
     allowed = IMPLIED | also_true | set(injection.beside)
     right = [one for one in said if is_right(one, injection, job)]
-    early = [one for one in said if one.t < fault_at
-             and not (one in right and one.t >= fault_at - CLOCKS)]  # fmt: skip
+    early = [
+        one
+        for one in said
+        if one.t < waits_since and not (one in right and one.t >= waits_since - CLOCKS)
+    ]
     later = [one for one in said if one not in early]
     about = [one for one in later if one.slug not in allowed or one in right]
     wrong = [one for one in about if one not in right]
