@@ -130,7 +130,6 @@ class Conductor:
             rehearsal = Rehearsal(name=name, rank=0, at_step=0, job=unknown)
             with self._stage(name, rehearsal, checkpoints=None) as stage:
                 observed = self._run(stage, None, longest=FIRST_LIMIT)
-                observed = msgspec.structs.replace(observed, listing=stage.folder.listing())
             kept = ReferenceFile(runner=self._runner.name, command=self._command, observed=observed)
         (self.folder / REFERENCE_FILE).write_bytes(msgspec.json.encode(kept))
         self._refuse_failed(observed)

@@ -13,6 +13,7 @@ from holdfast.drill.acts.registry import Carrier, carrier_of
 from holdfast.drill.launching import JobCommand
 from holdfast.drill.leftovers import SHM, Leftovers
 from holdfast.drill.stage import Stage
+from holdfast.drill.written_files import WrittenFiles
 
 EVERY = 0.05
 """seconds between two looks"""
@@ -50,6 +51,7 @@ class DrillJob:
         self._injected: float | None = None
         self._lifted: float | None = None
         self._listing: tuple[tuple[str, int, float], ...] = ()
+        self._written = WrittenFiles(stage.folder)
         self._happened: list[Happened] = []
         self._looked = 0.0
 
@@ -86,6 +88,8 @@ class DrillJob:
             self._looked = now
             self._leftovers.look()
             self._say_progress()
+        if not self._injection:
+            self._written.look()
         if self._is_due():
             self._inject()
         if self._is_to_be_lifted():
@@ -169,7 +173,7 @@ class DrillJob:
             said=heard.spoken,
             happened=(*self._happened, *heard.happened),
             saved=tuple(sorted(set(before))),
-            listing=self._listing,
+            listing=self._listing if self._injection else self._written.listing(),
             left=left,
             folder=str(self._stage.folder.path),
         )

@@ -58,6 +58,11 @@ class CheckpointEntry(NamedTuple):
         return max(file.changed for file in self.files)
 
     @property
+    def times(self) -> list[float]:
+        """When it was written: once, or over and over."""
+        return sorted({file.changed for file in self.files if file.path == self.largest})
+
+    @property
     def largest(self) -> str:
         """The file in which damage hurts."""
         return max(self.files, key=lambda file: (file.size, file.path)).path

@@ -48,7 +48,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     saved: tuple[int, ...] = ()
     """steps whose checkpoints were there when the fault came, as the runner or the disk says"""
     listing: tuple[tuple[str, int, float], ...] = ()
-    """of the job's folder when the fault came: path below it, bytes, time of the last change"""
+    """of the job's folder when the fault came: path below it, bytes, time of the last change. Of an
+    undisturbed job all that it ever held, so that a file may be in it several times"""
     left: tuple[str, ...] = ()
     """what the job left behind and the undisturbed one did not: 'process 4711: python train.py',
     '/dev/shm/torch_1', 'port 29500'"""

@@ -6,14 +6,13 @@ import bisect
 from collections.abc import Mapping
 
 from holdfast.analysis.drill import checkpoints
-from holdfast.analysis.drill.checkpoints import CheckpointEntry
 from holdfast.analysis.drill.outcome import Observed
 from holdfast.analysis.drill.reference import Reference
 from holdfast.analysis.drill.trace import Trace
 
 
 def steps_saved(observed: Observed, reference: Reference) -> tuple[int, ...]:
-    """Of the undisturbed job. Where one file is written over and over, only its last state."""
+    """Of the undisturbed job."""
     return saved_when_listed(observed, reference.trace)
 
 
@@ -25,17 +24,18 @@ def saved_when_listed(observed: Observed, trained: Trace) -> tuple[int, ...]:
     if observed.saved and max(observed.saved) <= last:
         return tuple(sorted(set(observed.saved)))
     found = checkpoints.find(observed.listing)
-    steps = {_step(entry, times) for entry in found.whole} if found else set()
+    whole = found.whole if found else ()
+    steps = {_step(entry.number, when, times) for entry in whole for when in entry.times}
     return tuple(sorted(step for step in steps if step is not None and step > 0))
 
 
-def _step(entry: CheckpointEntry, times: Mapping[int, float]) -> int | None:
+def _step(number: int | None, when: float, times: Mapping[int, float]) -> int | None:
     steps = sorted(times)
-    came_to = bisect.bisect_right([times[step] for step in steps], entry.changed)
+    came_to = bisect.bisect_right([times[step] for step in steps], when)
     if not came_to:
         return None
     reached = steps[came_to - 1]
-    if entry.number is not None and 0 < entry.number <= reached:
-        return entry.number
+    if number is not None and 0 < number <= reached:
+        return number
     # A save in the background ends some time after its step: the one before it is certain.
     return max(reached - 1, 1)
