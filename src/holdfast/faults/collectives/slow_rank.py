@@ -23,10 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from holdfast import text
 from holdfast.analysis.collectives import arrivals, groups
 from holdfast.analysis.drill.host_acts import LimitCpu
-from holdfast.analysis.drill.injection import NO_OTHER_RANK, CannotInject, Injection, Then
+from holdfast.analysis.drill.injection import (
+    NO_OTHER_RANK,
+    BreakInside,
+    CannotInject,
+    Injection,
+    Then,
+)
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame
@@ -165,4 +173,19 @@ def rank_gets_little_cpu(rehearsal: Rehearsal) -> Injection | CannotInject:
         then=Then.GOES_ON,
         beside=("cpu-contention",),
         lifted=True,
+    )
+
+
+@FAULT.drill("input")
+def rank_waits_in_every_step(rehearsal: Rehearsal) -> Injection | CannotInject:
+    """As for slow data: the rank has all of its core, and needs no cgroup to be slow."""
+    slow = rank_gets_little_cpu(rehearsal)
+    if isinstance(slow, CannotInject):
+        return slow
+    return msgspec.structs.replace(
+        slow,
+        does=f"rank {rehearsal.rank} waits in every step from step {rehearsal.at_step} on, until "
+        "that was named",
+        act=BreakInside(how="slow"),
+        beside=("cpu-contention", "rank-stuck"),
     )

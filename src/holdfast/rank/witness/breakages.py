@@ -23,6 +23,8 @@ class BreakageOrder(NamedTuple):
     step: int
     waits: bool = False
     """first, until the drill has done its part from outside"""
+    go: str = ""
+    """a file that ends what can end"""
 
 
 class InjectedFault(RuntimeError):  # noqa: N818 - as it is called in a traceback
@@ -66,7 +68,7 @@ def break_by_holding_the_gil(order: BreakageOrder) -> None:
 
 def break_by_slowness(order: BreakageOrder) -> None:
     """Every later step takes several times as long."""
-    slowness.begin(order.seconds or FOREVER)
+    slowness.begin(order.seconds or FOREVER, order.go)
 
 
 def break_by_memory(_order: BreakageOrder) -> None:

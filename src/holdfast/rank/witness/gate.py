@@ -40,11 +40,15 @@ class Gate:
             told = json.load(file)
         self._records.write("gate", time.time(), step=step, how=told["how"])
         waits = told["how"] == "wait" or bool(told.get("waits"))
-        return breakages.BreakageOrder(told["how"], float(told.get("seconds", 0)), step, waits)
+        seconds = float(told.get("seconds", 0))
+        return breakages.BreakageOrder(told["how"], seconds, step, waits, self._go)
+
+    @property
+    def _go(self) -> str:
+        return os.path.join(self._records.folder, f"go-{self._records.rank}")
 
     def wait(self) -> None:
         """Until the drill has injected its fault, if that leaves this process alive."""
-        go = os.path.join(self._records.folder, f"go-{self._records.rank}")
         until = time.monotonic() + LONGEST_WAIT
-        while not os.path.exists(go) and time.monotonic() < until:
+        while not os.path.exists(self._go) and time.monotonic() < until:
             time.sleep(0.005)

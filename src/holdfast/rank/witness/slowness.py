@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 TIMES = 5
 """as long as the step itself took"""
-LEAST = 0.05
-"""seconds more, however short the steps are: less is the noise of every healthy job"""
+LEAST = 0.3
+"""seconds more, however short the steps are: a job that has 20 steps to go is over before anybody
+has looked, where they take milliseconds"""
 
 _until = 0.0
+_go = ""
 _began = 0.0
 """when the step that runs now began"""
 
 
-def begin(seconds: float) -> None:
-    global _until, _began  # noqa: PLW0603 - one process has one pace
-    _began = time.monotonic()
+def begin(seconds: float, go: str) -> None:
+    """`go`: a file that ends it."""
+    global _until, _began, _go  # noqa: PLW0603 - one process has one pace
+    _began, _go = time.monotonic(), go
     _until = _began + seconds
 
 
@@ -24,7 +28,7 @@ def after_step() -> None:
     """Called after every step, also of a rank that is not slow."""
     global _began  # noqa: PLW0603
     now = time.monotonic()
-    if now < _until:
+    if now < _until and not os.path.exists(_go):
         time.sleep(extra(now - _began))
         _began = time.monotonic()
 
