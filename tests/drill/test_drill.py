@@ -73,21 +73,3 @@ def test_an_interrupted_drill_leaves_nothing(home: Path, number: int) -> None:
     while marked_processes.find(home) and time.monotonic() < until:
         time.sleep(0.1)
     assert marked_processes.find(home) == []
-
-
-@pytest.mark.parametrize(
-    ("script", "saying"),
-    [
-        ("raise SystemExit(3)\n", "does not end well when nothing is done to it (exit code 3)"),
-        ("print('no training here')\n", "no rank was seen to take a step"),
-    ],
-)
-def test_a_job_that_cannot_be_a_reference_is_one_sentence(
-    home: Path, script: str, saying: str
-) -> None:
-    (home / "job.py").write_text(script)
-    holding = drill(home, "--nproc-per-node", "1", "job.py")
-    _, narration = holding.communicate()
-    assert holding.returncode == 2
-    assert saying in narration
-    assert "Traceback" not in narration.partition("error: ")[2]

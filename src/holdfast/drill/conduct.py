@@ -6,7 +6,6 @@ import contextlib
 import os
 import platform
 import secrets
-import shlex
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -20,19 +19,19 @@ from holdfast import catalogue
 from holdfast.analysis.drill import checkpoints, choose, judge, saves
 from holdfast.analysis.drill.injection import CannotInject, Injection
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow, Observed
-from holdfast.analysis.drill.reference import Reference, reference
+from holdfast.analysis.drill.reference import reference
 from holdfast.analysis.drill.rehearsal import DrillPlan, JobShape, Rehearsal
-from holdfast.drill import environment, guardian, leftovers, on_hosts, work_folder
+from holdfast.drill import environment, guardian, leftovers, on_hosts, undisturbed, work_folder
 from holdfast.drill.asked import HOST_NAMES, Asked
 from holdfast.drill.job import DrillJob
 from holdfast.drill.launching import JobCommand
 from holdfast.drill.layout import JobFolder
 from holdfast.drill.runners import runner as runners
 from holdfast.drill.stage import CannotInjectHere, Stage
-from holdfast.errors import ConfigError, EnvironmentFailure
+from holdfast.drill.undisturbed import ReferenceFile, Undisturbed
+from holdfast.errors import EnvironmentFailure
 from holdfast.fault import Drill, Fault
 
-REFERENCE_FILE = "reference.json"
 FIRST_LIMIT = 3600.0
 """seconds for the undisturbed job: nothing is known of it yet"""
 AT_LEAST = 90.0
@@ -52,29 +51,6 @@ class ToHold(NamedTuple):
     fault: Fault
     drill: Drill
     plan: DrillPlan
-
-
-class ReferenceFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a drill keeps of the undisturbed job, for later drills of the same one."""
-
-    runner: str
-    command: tuple[str, ...]
-    observed: Observed
-
-
-class Undisturbed(NamedTuple):
-    """The job, when nothing is done to it."""
-
-    reference: Reference
-    job: JobShape
-    observed: Observed
-    runner: str
-    checkpoints: str | None
-    """the folder that it saves into, below the one it runs in"""
-
-    @property
-    def seconds(self) -> float:
-        return self.observed.ended - self.observed.starts[0]
 
 
 class Conductor:
@@ -123,7 +99,7 @@ class Conductor:
         name = "reference"
         self._audience.running(name, "the undisturbed job")
         if self._asked.reference:
-            kept = self._earlier()
+            kept = undisturbed.earlier(self._asked.reference, self._command)
             observed = kept.observed
         else:
             unknown = JobShape(ranks=1, steps=0, hosts=self._hosts())
@@ -131,8 +107,8 @@ class Conductor:
             with self._stage(name, rehearsal, checkpoints=None) as stage:
                 observed = self._run(stage, None, longest=FIRST_LIMIT)
             kept = ReferenceFile(runner=self._runner.name, command=self._command, observed=observed)
-        (self.folder / REFERENCE_FILE).write_bytes(msgspec.json.encode(kept))
-        self._refuse_failed(observed)
+        undisturbed.keep(kept, self.folder)
+        undisturbed.refuse_unusable(observed)
         found = reference(observed.attempts)
         job = found.shape(
             saved_after=saves.steps_saved(observed, found),
@@ -143,46 +119,6 @@ class Conductor:
         )
         place = checkpoints.folder(observed.listing)
         return Undisturbed(found, job, observed, kept.runner, place)
-
-    def _earlier(self) -> ReferenceFile:
-        file = Path(self._asked.reference, REFERENCE_FILE)
-        try:
-            kept = msgspec.json.decode(file.read_bytes(), type=ReferenceFile)
-        except (OSError, msgspec.DecodeError) as problem:
-            raise ConfigError(
-                f"--reference {self._asked.reference}: no undisturbed run of a drill: {problem}",
-                hint="give the folder of an earlier drill, such as drills/ID",
-            ) from problem
-        if kept.command != self._command:
-            raise ConfigError(
-                f"--reference {self._asked.reference}: that was another job: "
-                f"{shlex.join(kept.command)}"
-            )
-        return kept
-
-    def _refuse_failed(self, observed: Observed) -> None:
-        screen = next(iter(sorted(Path(observed.folder, "screens").glob("*.txt"))), None)
-        seen = f"; what it printed is in {screen}" if screen else ""
-        refused = [path for one in observed.attempts for path in one.refused]
-        if refused:
-            raise ConfigError(
-                f"the script wants to write to {refused[0]}, which is outside of the drill's "
-                f"folder: a drill could damage what is there{seen}",
-                hint="give it {folder} as the place to save in, or allow it with "
-                f"--writes-to {os.path.dirname(refused[0]) or '.'}",
-            )
-        if observed.exit_codes[-1:] != (0,):
-            raise ConfigError(
-                f"the job does not end well when nothing is done to it (exit code "
-                f"{observed.exit_codes[-1]}){seen}",
-                hint="a file that it reads is missing? --link PATH; a wrong argument? run it "
-                "with `holdfast run` first",
-            )
-        if not any(one.steps for one in observed.attempts):
-            raise ConfigError(
-                f"no rank was seen to take a step of an optimizer{seen}",
-                hint="a drill needs a script that trains with an optimizer of torch",
-            )
 
     # --- one fault -------------------------------------------------------------------------------
 
