@@ -57,7 +57,9 @@ def test_some_steps_after_a_checkpoint_or_a_remark(job: JobShape) -> None:
 @pytest.mark.parametrize(
     ("job", "step"),
     [
-        (shape(), 23),  # 43 is as far from the middle, and leaves less
+        (shape(), 43),  # 23 is as near the middle, but has only one checkpoint before it
+        (shape(saves=(20, 50)), 53),
+        (shape(saves=(30,)), 33),
         (shape(steps=100, saves=(10, 50, 90)), 53),
         (shape(saves=(2, 4, 6, 8)), 11),  # the only save with three steps behind it
         (shape(steps=10, saves=tuple(range(1, 11))), 5),

@@ -23,6 +23,11 @@ _CERTAIN = frozenset({"rank-frozen"})
 _SLOW = frozenset({"slow-rank", "cpu-contention", "packet-loss", "clock-skew", "slow-nic"})
 
 
+def slugs() -> frozenset[str]:
+    """Of faults that have a bound of their own."""
+    return _DEATHS | _CERTAIN | _SLOW
+
+
 AT_START = 60.0
 """in addition, before the start: ranks must import torch and meet first"""
 

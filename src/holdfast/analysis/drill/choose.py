@@ -13,6 +13,8 @@ from holdfast.errors import ConfigError
 STEPS_SINCE = 3
 """after a checkpoint: enough to see that steps are repeated"""
 
+ENOUGH_SAVES = 2
+
 
 class DrillTraits(Protocol):
     """What must be known of a drill (fault.Drill) to choose for it."""
@@ -59,8 +61,8 @@ def _rank(name: str, job: JobShape) -> int:
 
 
 def _step(job: JobShape) -> tuple[int, str]:
-    """A few steps after a checkpoint and before the next one, near the middle of the job; never in
-    its last tenth."""
+    """A few steps after the second checkpoint or a later one, before the next one, near the middle
+    of the job; never in its last tenth."""
     half = max(job.steps // 2, 1)
     if not job.saved_after:
         return half, "the undisturbed job saved no checkpoint: it can only restart from step 0"
@@ -72,9 +74,17 @@ def _step(job: JobShape) -> tuple[int, str]:
         if step <= latest
     ]
     if fits:
-        # Most steps since the save first, then the middle of the job.
-        since = {step: step - max(s for s in job.saved_after if s < step) for step in fits}
-        return min(fits, key=lambda step: (-since[step], abs(step - half), step)), ""
+        before = {step: [saved for saved in job.saved_after if saved < step] for step in fits}
+        # Some drills damage the newest checkpoint: there must be one to fall back to.
+        return min(
+            fits,
+            key=lambda step: (
+                before[step][-1] - step,
+                len(before[step]) < ENOUGH_SAVES,
+                abs(step - half),
+                step,
+            ),
+        ), ""
     if early := [saved for saved in job.saved_after if saved <= latest]:
         step = min(early, key=lambda saved: abs(saved - half))
         return step, "the job saves after every step: no step is repeated after a restart"
