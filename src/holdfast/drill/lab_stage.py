@@ -26,7 +26,9 @@ def host_of(stage: Stage, name: str) -> Host:
     return stage.hosts[name]
 
 
-def start_where_none_runs(stage: Stage, hosts: Iterable[str]) -> None:
+def start_where_none_runs(
+    stage: Stage, hosts: Iterable[str], *, seconds: float = SECONDS_TO_END
+) -> None:
     """As a service that restarts what has ended would. A launcher that was cut off ends by itself:
     that is waited for. Where none runs at all the job is over, and is started as a whole."""
     running = [one for one in stage.launchers.values() if one.process.poll() is None]
@@ -34,6 +36,6 @@ def start_where_none_runs(stage: Stage, hosts: Iterable[str]) -> None:
         before = stage.launchers.get(name)
         if before is None or wait_until(
             lambda before=before: before.process.poll() is not None,  # type: ignore[misc]
-            seconds=SECONDS_TO_END, every=0.1,
+            seconds=seconds, every=0.1,
         ):  # fmt: skip
             stage.start_launcher(name)

@@ -14,6 +14,8 @@ from holdfast.errors import ConfigError
 
 MTU = 9000
 """so that a path can lose large packets; a smaller one loses none by size"""
+TEMPORARY = "/run/tmp"
+"""as TMPDIR: it is the host's own, as a machine's /tmp is, and goes with it"""
 NOT_WITH_HOSTS = ("--nnodes", "--node-rank", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id",
                   "--rdzv-conf", "--master-addr", "--master-port", "--standalone",
                   "--local-addr")  # fmt: skip
@@ -43,7 +45,10 @@ def lab_hosts(names: Sequence[str]) -> Iterator[tuple[Lab, dict[str, Host]]]:
             "or leave --hosts out: drills on this machine alone need neither",
         ) from None
     with made as lab:
-        yield lab, {name: lab.host(name, [LabInterface(mtu=MTU)]) for name in names}
+        hosts = {name: lab.host(name, [LabInterface(mtu=MTU)]) for name in names}
+        for host in hosts.values():
+            host.path(TEMPORARY).mkdir()
+        yield lab, hosts
 
 
 def meeting_options(stage: Stage, host: str, runner: str) -> list[str]:
@@ -68,6 +73,7 @@ def start_on_host(stage: Stage, host: str, command: list[str]) -> subprocess.Pop
     outer: dict[str, str | None] = dict.fromkeys(os.environ)
     return stage.lab.start(
         stage.hosts[host], command, cwd=stage.folder.work,
-        env={**outer, **stage.environment, **stage.environment_on.get(host, {})},
+        env={**outer, **stage.environment, "TMPDIR": TEMPORARY,
+             **stage.environment_on.get(host, {})},
         stderr=subprocess.STDOUT, errors="replace", start_new_session=True,
     )  # fmt: skip

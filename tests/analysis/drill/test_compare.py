@@ -186,7 +186,7 @@ def test_another_number_of_ranks_is_compared_within_a_tolerance(world: int) -> N
 
 
 def test_another_number_of_ranks_that_trains_something_else() -> None:
-    row = with_ranks(2, off=0.2).row()
+    row = with_ranks(2, off=4.0).row()
     assert {one.promise for one in row.broken} == {"loss", "weights"}
 
 

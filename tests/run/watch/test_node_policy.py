@@ -123,7 +123,8 @@ def test_ranks_that_wait_for_a_lost_node_are_not_asked_to_save() -> None:
     [
         pytest.param(peers("b"), True, "restart", 0, id="one node is taken"),
         pytest.param(peers("b", at=NOW - 1), True, "hold", 0, id="others may follow"),
-        pytest.param(peers("b", "c"), True, "stop", 143, id="all are told: the job is to end"),
+        pytest.param(peers("b", "c"), True, "restart", 0, id="all others: this node goes on"),
+        pytest.param(peers("b", "c", least=2), True, "stop", 143, id="and may not go on alone"),
         pytest.param(peers("b", signal="SIGINT"), True, "stop", 130, id="Ctrl-C"),
         pytest.param(peers("b", least=3), True, "stop", 143, id="too few would be left"),
         pytest.param(peers("b"), False, "stop", 143, id="nothing resumes this job"),

@@ -17,6 +17,9 @@ from holdfast.analysis.drill.trace import StepFacts
 
 FLOOR = 0.01
 """part of a quantity's scale: below it two runs are the same, where bits need not be"""
+OTHER_WORLD = 0.5
+"""the same where the number of ranks is another: dropout and the like draw other random numbers.
+From what it went on is compared bit for bit nevertheless, and which samples it saw"""
 MARGIN = 5.0
 """times the spread that was measured before the fault, where the job does not repeat its bits"""
 TOO_WIDE = 0.2
@@ -157,7 +160,8 @@ def _within(quantity: Quantity, reference: Reference, steps: Sequence[SeenStep])
         away = _away(quantity, reference, one)
         # Rounding differences grow as training continues.
         growth = max(one.step / until, 1.0) if until else 1.0
-        if one.before_fault or (away is not None and away <= max(FLOOR, MARGIN * spread * growth)):
+        floor = FLOOR if one.world == reference.ranks else OTHER_WORLD
+        if one.before_fault or (away is not None and away <= max(floor, MARGIN * spread * growth)):
             continue
         if away is None:
             if one.step in reference.trace.steps and one.taken:
@@ -180,12 +184,16 @@ def _incomparable(reference: Reference, one: SeenStep) -> str:
 def _tolerance(
     quantity: Quantity, reference: Reference, steps: Sequence[SeenStep], spread: float
 ) -> str:
-    allowed = f"compared within {max(FLOOR, MARGIN * spread):.1%}"
     worlds = {one.world for one in steps} - {reference.ranks}
+    floor = OTHER_WORLD if worlds else FLOOR
+    allowed = f"compared within {max(floor, MARGIN * spread):.1%}"
     if spread:
         why = f"two undisturbed runs of this job are up to {spread:.2g} apart"
     elif worlds:
-        why = f"it went on with {text.counted(max(worlds), 'rank')} instead of {reference.ranks}"
+        why = (
+            f"it went on with {text.counted(max(worlds), 'rank')} instead of {reference.ranks}, "
+            "which draw other random numbers (dropout…)"
+        )
     else:
         why = "the job does not repeat its own bits"
     return f"{quantity.name}: {why}, so it is {allowed}"

@@ -20,9 +20,10 @@ class HostLossCarrier(Carrier):
     def inject(self, act: LoseHost, stage: Stage) -> None:
         host = host_of(stage, act.host)
         stage.lost.add(act.host)
-        host.cut()
         if act.power:
-            host.kill_all()
+            host.power_off()
+        else:
+            host.cut()
         stage.release()
 
     def lift(self, act: LoseHost, stage: Stage) -> None:

@@ -7,6 +7,8 @@ from holdfast.drill.acts.registry import Carrier, carries_out
 from holdfast.drill.lab_stage import ENDPOINT_PORT, host_of, lab_of, start_where_none_runs
 from holdfast.drill.stage import Stage
 
+CUT_OFF_ENDS = 15.0
+"""seconds for a launcher that hears nothing"""
 _PASSES = ("ct state established,related accept", "iifname lo accept", "ip protocol icmp accept")
 
 
@@ -27,6 +29,8 @@ class PathCarrier(Carrier):
     def lift(self, act: BreakPath, stage: Stage) -> None:
         first, second = (host_of(stage, name) for name in act.ends)
         lab_of(stage).link(first, second).restore()
+        # one that was not heard any more ends; where some packets pass, none does
+        start_where_none_runs(stage, act.ends, seconds=CUT_OFF_ENDS if act.how == "drop" else 0.0)
 
 
 @carries_out(SplitNetwork)

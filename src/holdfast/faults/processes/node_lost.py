@@ -330,5 +330,6 @@ def host_loses_power_and_comes_back(rehearsal: Rehearsal) -> Injection:
         then=Then.RESTARTS,
         culprits=(),
         hosts=(host,),
+        beside=("launcher-killed",),  # as the next run there finds out
         lifted=True,
     )

@@ -178,6 +178,6 @@ def host_of_the_store_loses_power(rehearsal: Rehearsal) -> Injection:
         then=Then.ENDS,
         culprits=(),
         hosts=(host,),
-        beside=("network-partition",),
+        beside=("network-partition", "launcher-killed"),  # the next run there finds out
         notice_within=10.0,
     )

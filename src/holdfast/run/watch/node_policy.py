@@ -75,13 +75,12 @@ def change_of_nodes(
     told = {name: state.told for name, state in peers.states().items() if state.told}
     if told:
         names = tuple(told)
-        heard = [name for name, state in peers.states().items() if state.hearing == "heard"]
         first = next(iter(told.values()))
         number = signal.Signals[first.signal] if first.signal in signal.Signals.__members__ else 15
         stop = NodeChange(
             "stop", f"stopping: {_told(names, first.signal)}", names, exit_code=128 + number
         )
-        if first.signal == "SIGINT" or set(names) >= set(heard):
+        if first.signal == "SIGINT":
             return stop
         if min(scene.now - state.told_at for state in peers.states().values() if state.told) < (
             OTHERS_TOLD
