@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.rank.witness import delivery, start
+from tests.rank.witness.jobs import ended, recorded, started
 
 LAUNCHERS = (
     "python /usr/bin/torchrun --nproc-per-node 2 train.py",
@@ -47,3 +48,21 @@ def test_the_users_own_path_comes_after_ours(tmp_path: Path) -> None:
     assert alone["PYTHONPATH"] == delivery.SITE
     assert alone[delivery.WRITES] == f"{tmp_path}/a:{tmp_path}/b"
     assert (Path(delivery.SITE) / "sitecustomize.py").is_file()
+
+
+def test_a_rank_can_break_before_it_joins_the_others(tmp_path: Path) -> None:
+    script = tmp_path / "join.py"
+    script.write_text(
+        "import torch.distributed as dist\n"
+        "print('before', flush=True)\n"
+        "dist.init_process_group('gloo')\n"
+        "print('joined', flush=True)\n"
+    )
+    (tmp_path / "witness").mkdir()
+    (tmp_path / "witness/order-0.json").write_text('{"step": 0, "how": "raise"}')
+    ((out, err, code),) = ended(started(tmp_path, script))
+    assert (out, code) == ("before\n", 1)
+    assert "InjectedFault" in err
+    (attempt,) = recorded(tmp_path)
+    assert attempt.gate is not None
+    assert (attempt.gate.step, attempt.gate.how) == (0, "raise")

@@ -120,6 +120,8 @@ def test_folders_are_allowed_as_they_are_and_not_by_how_they_begin(tmp_path: Pat
         "TMPDIR": "/scratch/tmp",
     }
     environment["HOLDFAST_WORDS"] = "/local/rank-0/words.json"
+    local = "/local/holdfast-77-ab_c"
+    environment["TORCHELASTIC_ERROR_FILE"] = f"{local}/attempt-0/rank-1/error.json"
     folders = write_guard.allowed_folders(environment, "/home/me")
     expected = {"real": True, "real/x": True, "job/x": True, "a": True, "b/c/d": True}
     expected |= {"realistic/x": False, "": False, "ab": False, "real/../other": False}
@@ -136,6 +138,8 @@ def test_folders_are_allowed_as_they_are_and_not_by_how_they_begin(tmp_path: Pat
         "/opt/lib/a.pyc": False,
         "/local/rank-0/words.json.crash": True,
         "/local/x": False,
+        f"{local}/1.sock": True,
+        "/local/holdfast-78-ab_c/1.sock": False,
     }.items():
         assert write_guard.is_allowed(path, folders, follow=True) == allowed, path
 

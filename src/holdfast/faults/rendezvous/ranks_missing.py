@@ -27,7 +27,13 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.drill import hosts
-from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.injection import (
+    NO_OTHER_RANK,
+    BreakInside,
+    CannotInject,
+    Injection,
+    Then,
+)
 from holdfast.analysis.drill.network_acts import KeepAway
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import join, phrases, stall
@@ -282,6 +288,19 @@ def nccl_group_never_formed(wreckage: Wreckage) -> Diagnosis | None:
 
 
 # --- drill ---------------------------------------------------------------------------------------
+
+
+@FAULT.drill()
+def rank_never_joins(rehearsal: Rehearsal) -> Injection | CannotInject:
+    if rehearsal.job.ranks == 1:
+        return NO_OTHER_RANK
+    return Injection(
+        does=f"rank {rehearsal.rank} sleeps before init_process_group and never joins",
+        act=BreakInside(how="hang"),
+        then=Then.RESTARTS,
+        from_start=True,
+        beside=("rank-stuck",),
+    )
 
 
 @FAULT.drill("late-host", needs=("hosts",))

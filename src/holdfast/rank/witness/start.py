@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.rank import torch_import
-from holdfast.rank.witness import training
+from holdfast.rank.witness import breakages, training
 from holdfast.rank.witness.complaint import safely
 from holdfast.rank.witness.delivery import FOLDER
+from holdfast.rank.witness.gate import Gate
 from holdfast.rank.witness.record_file import RecordFile, is_below_a_rank
 from holdfast.rank.witness.write_guard import WriteGuard, allowed_folders
 
@@ -55,6 +56,7 @@ def _install(torch: Any, records: RecordFile) -> None:
     training.follow(torch, witness)
     if torch.distributed.is_available():
         _follow_the_group(torch, records)
+        _break_before_the_group(torch, Gate(records))
     _at_exit(witness)
 
 
@@ -80,3 +82,19 @@ def _follow_the_group(torch: Any, records: RecordFile) -> None:
             safely(lambda: records.begin(group.rank(), group.size()))
 
     c10d._update_default_pg = set_and_begin  # noqa: SLF001
+
+
+def _break_before_the_group(torch: Any, gate: Gate) -> None:
+    """Where the order is for step 0: when the script wants to join the others."""
+    if not gate.is_next(0):
+        return
+    join = torch.distributed.init_process_group
+
+    @functools.wraps(join)
+    def break_and_join(*args: Any, **named: Any) -> Any:
+        if order := gate.take(0):
+            breakages.BREAKAGES[order.how](order)
+        return join(*args, **named)
+
+    for module in (torch.distributed, torch.distributed.distributed_c10d):
+        module.init_process_group = break_and_join

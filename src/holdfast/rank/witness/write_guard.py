@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -26,6 +27,8 @@ CACHES = (
 )  # fmt: skip
 LAUNCHERS = (delivery.WORDS, delivery.EVENTS, "TORCHELASTIC_ERROR_FILE")
 """files that the launcher gave the rank: beside them it writes what it has to tell"""
+LAUNCHERS_FOLDER = re.compile(r"(.*/holdfast-\d+-\w+)/")
+"""that `holdfast run` makes for its ranks on a local disk (run/launch/socket_folder.py)"""
 HOME_CACHES = (".cache", ".triton", ".nv")
 LEAVES = frozenset({"os.remove", "os.rmdir", "os.mkdir", "os.rename", "os.link", "os.symlink"})
 """change the folder of their path, and never what a link at its end leads to"""
@@ -51,11 +54,18 @@ def allowed_folders(environment: Mapping[str, str], home: str) -> tuple[str, ...
         os.path.dirname(environment[FOLDER]),
         environment.get("TMPDIR", ""),
         *(environment.get(name, "") for name in CACHES),
-        *(os.path.dirname(environment.get(name, "")) for name in LAUNCHERS),
+        *(_place_of(environment.get(name, "")) for name in LAUNCHERS),
         *(os.path.join(home, name) for name in HOME_CACHES),
         *environment.get(WRITES, "").split(os.pathsep),
     ]
     return tuple(dict.fromkeys(f"{os.path.realpath(one)}/" for one in asked if one))
+
+
+def _place_of(file: str) -> str:
+    """All of the launcher's folder: the rank's socket is in it as well, and its name is gone from
+    the environment when this is asked."""
+    found = LAUNCHERS_FOLDER.match(file)
+    return found[1] if found else os.path.dirname(file)
 
 
 def is_allowed(path: str, folders: Iterable[str], *, follow: bool) -> bool:
