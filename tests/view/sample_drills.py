@@ -48,7 +48,7 @@ def a_row(drill: str = "rank-killed", **changed: Any) -> DrillRow:
         "drill": drill, "does": f"SIGKILL to rank 2 at step {FAULT_AT}", "status": "kept",
         "noticed": 0.31, "named": f"{drill}: rank 2", "named_right": True, "recovered": 4.12,
         "repeated": 4, "data": "identical", "loss": "identical", "weights": "identical",
-        "seconds": 21.0, "folder": f"drills/261116-171500-train/01-{drill}",
+        "seconds": 21.0, "repeats_itself": True, "folder": f"drills/261116-171500-train/01-{drill}",
     }  # fmt: skip
     row = DrillRow(**{**fields, **changed})
     if row.status == "skipped" or "timeline" in changed:
@@ -157,7 +157,7 @@ def a_report(*rows: DrillRow, **changed: Any) -> DrillReport:
         "ranks": 4, "hosts": 1, "steps": STEPS, "reference_seconds": 11.4,
         "rows": rows or (a_row(), a_row("checkpoint-corrupt/truncated", recovered=5.0, repeated=14),
                          GOES_ON, UNPROVEN, *BROKEN, *SKIPPED),
-        "seconds": 141.0, "started": STARTED, "repeats_itself": True, "patience": 8.0,
+        "seconds": 141.0, "started": STARTED, "patience": 8.0,
         "reference": trained(STARTED, 1, STEPS), "folder": "drills/261116-171500-train",
         "page": "drills/261116-171500-train/report.html",
         "versions": {"holdfast": "0.3.0", "python": "3.11.2", "torch": "2.13.0"},

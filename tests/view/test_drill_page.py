@@ -110,7 +110,7 @@ def test_text_from_outside_adds_nothing_to_the_page() -> None:
 
 
 def test_stays_small_however_long_the_job_was() -> None:
-    long = TrainedAttempt(began=0.0, points=tuple((n / 10, n, n % 7.0) for n in range(100_000)))
+    long = TrainedAttempt(began=0.0, points=tuple((n / 10, n, n % 7.0) for n in range(20_000)))
     events = tuple(Happened(t=float(n), what="x" * 5000, kind="said") for n in range(5000))
     row = msgspec.structs.replace(a_row(), trained=(long,) * 60, timeline=events)
     document = page(a_report(row, reference=long))

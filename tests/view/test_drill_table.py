@@ -76,8 +76,8 @@ def test_the_last_line_counts_and_names_the_report() -> None:
 
 def test_a_job_that_does_not_repeat_its_bits_is_told_so() -> None:
     said = "does not repeat its own bits"
-    assert said in whole(a_report(repeats_itself=False), width=100)
-    assert said not in whole(a_report(repeats_itself=None), width=100)
+    assert said in whole(a_report(a_row(repeats_itself=False), a_row()), width=100)
+    assert said not in whole(a_report(a_row(repeats_itself=None)), width=100)
 
 
 def test_colour_adds_nothing_but_colour() -> None:

@@ -76,8 +76,7 @@ def test_a_job_that_never_came_back_is_not_shown_as_training() -> None:
     row = a_row()
     gone = msgspec.structs.replace(row, recovered=None, trained=row.trained[:1])
     assert kinds(gone) == ["starting", "training", "unnoticed", "down"]
-    silent = tuple(one for one in gone.timeline if one.kind != "said")
-    assert kinds(msgspec.structs.replace(gone, timeline=silent))[2:] == ["unnoticed"]
+    assert kinds(msgspec.structs.replace(gone, noticed=None))[2:] == ["unnoticed"]
 
 
 def test_of_a_skipped_one_nothing_is_drawn() -> None:

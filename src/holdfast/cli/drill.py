@@ -6,8 +6,15 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from holdfast.cli import streams
+
+if TYPE_CHECKING:
+    from holdfast.analysis.drill.outcome import DrillReport
 
 SUMMARY = "break your own job on purpose, and measure what was promised"
 BROKEN = 1
@@ -26,7 +33,7 @@ def hold(argv: Sequence[str]) -> int:
     """What follows is torchrun's language and ours, so argparse never sees it."""
     from holdfast.drill import asked as typed
     from holdfast.drill.conduct import Conductor
-    from holdfast.view import drill_table
+    from holdfast.view import document
     from holdfast.view.drill_screen import DrillScreen
 
     asked = typed.parse(argv)
@@ -35,14 +42,45 @@ def hold(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end_in_order)
-    screen = DrillScreen(sys.stderr)
+    screen = DrillScreen(sys.stderr, None if asked.json else streams.answer)
     conductor = Conductor(asked, screen)
     try:
-        report = conductor.hold()
+        report = _kept(conductor.hold(), asked.page)
+        screen.end(report)
     finally:
         screen.close()
-    streams.answer(drill_table.whole(report, width=streams.width()))
+    if asked.json:
+        streams.answer(document.drill(report), encoding=document.ENCODING)
     return BROKEN if report.broken else 0
+
+
+def _kept(report: DrillReport, page: str) -> DrillReport:
+    """Written into the drill's folder, and to `page`, where that was asked for."""
+    from holdfast.view import document, drill_page
+
+    folder, asked = Path(report.folder), Path(page) if page else None
+    usual = folder / "report.html"
+    report = msgspec.structs.replace(report, page=_from_here(asked or usual))
+    _write(folder / "report.json", document.drill(report))
+    _write(usual, drawn := drill_page.page(report))
+    if asked and not _write(asked, drawn):
+        report = msgspec.structs.replace(report, page=_from_here(usual))
+    return report
+
+
+def _write(file: Path, words: str) -> bool:
+    try:
+        file.write_text(words, encoding="utf-8")
+    except OSError as problem:  # the table is still worth printing
+        streams.remark(f"error: {file} could not be written: {problem.strerror}")
+        return False
+    return True
+
+
+def _from_here(file: Path) -> str:
+    """As short as it can be typed."""
+    here = Path.cwd()
+    return str(file.relative_to(here) if file.is_relative_to(here) else file)
 
 
 def _end_in_order(number: int, _frame: object) -> None:

@@ -21,6 +21,7 @@ from holdfast.analysis.drill.injection import CannotInject, Injection
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow, Observed
 from holdfast.analysis.drill.reference import reference
 from holdfast.analysis.drill.rehearsal import DrillPlan, JobShape, Rehearsal
+from holdfast.analysis.drill.timeline import trained_attempt
 from holdfast.drill import environment, guardian, leftovers, on_hosts, undisturbed, work_folder
 from holdfast.drill.asked import HOST_NAMES, Asked
 from holdfast.drill.job import DrillJob
@@ -89,6 +90,8 @@ class Conductor:
             rows=tuple(rows),
             seconds=time.time() - began,
             started=began,
+            reference=trained_attempt(usual.reference.trace, usual.observed.starts[0]),
+            patience=usual.job.patience,
             folder=str(self.folder),
             versions=versions(),
         )

@@ -198,6 +198,7 @@ def drill(report: DrillReport) -> str:
             "command": "drill",
             "job": job,
             **fields,
+            "repeats_itself": report.repeats_itself,
             "counts": counts(report),
             "drills": [_without(row, "trained") for row in rows],
         }

@@ -111,7 +111,7 @@ def _gap(row: DrillRow, start: float, end: float, *, after: bool) -> list[Segmen
     if not after:
         return [Segment("starting", start, end)]
     fault = next((one.t for one in row.timeline if one.kind == "fault"), start)
-    said = next((one.t for one in row.timeline if one.kind == "said" and one.t >= fault), end)
+    said = end if row.noticed is None else fault + row.noticed
     middle = min(max(said, start), end)
     return [Segment("unnoticed", start, middle), Segment("down", middle, end)]
 

@@ -133,8 +133,6 @@ class DrillReport(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[DrillRow, ...]
     seconds: float
     started: float
-    repeats_itself: bool | None = None
-    """the undisturbed part of every run had the same bits; None: could not be compared"""
     reference: TrainedAttempt | None = None
     """what the undisturbed job trained"""
     patience: float = 0.0
@@ -143,6 +141,12 @@ class DrillReport(msgspec.Struct, frozen=True, kw_only=True):
     page: str = ""
     """the HTML file, where it was written"""
     versions: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def repeats_itself(self) -> bool | None:
+        """The undisturbed part of every job had the same bits; None: could not be compared."""
+        told = [row.repeats_itself for row in self.rows if row.repeats_itself is not None]
+        return all(told) if told else None
 
     @property
     def broken(self) -> tuple[DrillRow, ...]:
