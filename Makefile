@@ -61,6 +61,7 @@ knowledge: $(READY)  ## do the tables agree with torch and NCCL, here and on the
 docs: $(READY)  ## one page per fault, the table of faces, the screens of lint and env: from the code
 	$(BIN)/python -m tools.write_examples
 	$(BIN)/python -m tools.write_docs
+	$(BIN)/python -m tools.write_drills
 	$(BIN)/python -m tools.write_house
 	$(BIN)/python -m tools.write_journal
 	$(BIN)/python -m tools.write_screens

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.places import ROOT
 
 BLOCK = re.compile(r"^<!-- file: (\S+) -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DRILLED = "test_says_what_it_does_and_what_must_become_of_it[debugger-prompt]"
 COPIED = ("src", "tests", "tools", "pyproject.toml")
 
 
@@ -43,6 +44,7 @@ def test_the_faults_of_the_guide_work_in_a_copy_of_the_tree(tmp_path: Path) -> N
             *(sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider"),
             *tests,
             "tests/test_catalogue.py",
+            f"tests/faults/test_drills.py::{DRILLED}",
         ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
@@ -52,6 +54,7 @@ def test_the_faults_of_the_guide_work_in_a_copy_of_the_tree(tmp_path: Path) -> N
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert f"{DRILLED} PASSED" in done.stdout
     for file in tests:
         slug = Path(file).stem.removeprefix("test_").replace("_", "-")
         assert f"{file}::test_" in done.stdout

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.cli import env, run_hosts
 from holdfast.cli.main import build_parser
+from holdfast.drill import asked as drill_options
 from holdfast.errors import Error
 from holdfast.run.launch import flags
 from tests.places import ROOT
@@ -18,7 +19,8 @@ from tests.places import ROOT
 BLOCK = re.compile(r"^```(?:console|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:\$ |exec srun )?(?:\w+=\S* )*(?:.*\| )?holdfast (.+)$", re.MULTILINE)
 INLINE = re.compile(
-    r"`holdfast ((?:check|lint|env|run|runs|stop|bundle|explain|checkpoint|completion)\b[^`]*)`"
+    r"`holdfast ((?:check|lint|env|run|runs|stop|bundle|explain|checkpoint|drill|completion)\b"
+    r"[^`]*)`"
 )
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 PLACEHOLDER = re.compile(r"…|\.\.\.|\[|\||<|\bSHELL\b|--pid$|^\w+$")
@@ -60,6 +62,9 @@ def accept(words: list[str]) -> None:
     if words[0] == "run":
         over_ssh = run_hosts.command_in(words[1:])
         flags.parse(over_ssh.arguments if over_ssh else words[1:])
+        return
+    if words[0] == "drill":
+        drill_options.parse(words[1:])
         return
     command: list[str] = []
     if words[0] == "env":

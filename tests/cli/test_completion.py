@@ -65,6 +65,10 @@ def test_every_verb_is_offered_first() -> None:
         (["run", "--pat"], ["--patience"]),
         (["run", "--nproc"], ["--nproc-per-node"]),
         (["run", "--standalone", "--max-r"], ["--max-restarts"]),
+        (["drill", "--qui"], ["--quick"]),
+        (["drill", "--nproc"], ["--nproc-per-node"]),
+        (["drill", "--runner", "t"], ["torchrun"]),
+        (["drill", "--faults", "rank-kil"], ["rank-killed"]),
         (["env", "NCCL_SOCKET_IF"], ["NCCL_SOCKET_IFNAME"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
     ],
@@ -73,7 +77,7 @@ def test_flags_and_names(words: list[str], expected: list[str]) -> None:
     assert offered(*words) == expected
 
 
-@pytest.mark.parametrize("verb", ["lint", "explain", "run"])
+@pytest.mark.parametrize("verb", ["lint", "explain", "run", "drill"])
 def test_files_where_files_are_read(verb: str, job: Path) -> None:
     assert offered(verb, "tra", folder=job) == ["train.py"]
     assert "two words.log" in offered(verb, "two", folder=job)

@@ -58,6 +58,7 @@ POSITIONAL = {
     "stop": (RUN_IDS, ""),
     "bundle": (RUN_IDS, ""),
     "explain": (FAULTS, "-f"),
+    "drill": ("", "-f"),
     "checkpoint": ("", "-f"),
 }
 """verb -> what its own words are (for `compgen -W`), and whether file names are"""
@@ -69,6 +70,13 @@ VALUES = {
     "--run": (RUN_IDS, ""),
     "--runs": ("", "-d"),
     "--ckpt": ("", "-d"),
+    "--faults": (FAULTS, ""),
+    "--reference": ("", "-d"),
+    "--drills": ("", "-d"),
+    "--writes-to": ("", "-d"),
+    "--link": ("", "-f"),
+    "--page": ("", "-f"),
+    "--runner": ("holdfast torchrun accelerate ft_launcher", ""),
     "--log-dir": ("", "-d"),
     "--output": ("", "-f"),
     "-o": ("", "-f"),
@@ -144,6 +152,7 @@ def words_by_verb() -> dict[str, VerbWords]:
     """Every flag of every verb, and the words that its parser knows."""
     from holdfast.analysis import variables
     from holdfast.cli.main import VERBS
+    from holdfast.drill import asked as drill_options
     from holdfast.run.launch.flags import add_own_flags
 
     words: dict[str, VerbWords] = {}
@@ -151,10 +160,14 @@ def words_by_verb() -> dict[str, VerbWords]:
         parser = argparse.ArgumentParser(prog=verb)
         if verb == "run":  # torchrun's parser needs torch, which takes seconds to import
             add_own_flags(parser.add_argument_group())
+        elif verb == "drill":
+            parser = drill_options.build_parser()
         else:
             module.add_arguments(parser)
         words[verb] = _words_of(parser)
-    words["run"] = words["run"]._replace(flags=(*words["run"].flags, *_torchrun_flags()))
+    for verb in ("run", "drill"):
+        flags = dict.fromkeys((*words[verb].flags, *_torchrun_flags()))
+        words[verb] = words[verb]._replace(flags=tuple(flags))
     names = tuple(name for name in variables.everything() if name[-1] != "*")
     words["env"] = words["env"]._replace(own=names)
     return words

@@ -77,7 +77,7 @@ def rehearse(
 
 
 class Silence:
-    """Nobody looks on: the report says everything."""
+    """No audience: the report says everything."""
 
     def begin(self, names: Sequence[str]) -> None: ...
 
