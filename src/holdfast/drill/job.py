@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from holdfast import text
 from holdfast.analysis.drill.injection import Injection, Then
 from holdfast.analysis.drill.outcome import Happened, Observed
+from holdfast.analysis.drill.progress import happens_now
 from holdfast.drill import launching
 from holdfast.drill.acts.registry import Carrier, carrier_of
 from holdfast.drill.launching import JobCommand
@@ -148,10 +148,16 @@ class DrillJob:
         return True
 
     def _say_progress(self) -> None:
-        of_rank = self._stage.attempts_of_rank(0)
-        if of_rank:
-            taken = text.counted(len(of_rank[-1].steps), "step")
-            self._tell(f"attempt {len(of_rank)}: {taken} taken")
+        heard = self._command.runner.heard(self._stage.folder)
+        self._tell(
+            happens_now(
+                self._stage.attempts(),
+                heard.spoken,
+                self._stage.rehearsal.job,
+                injected=self._stage.injected or self._injected,
+                now=time.time(),
+            )
+        )
 
     def _note(self, kind: str, what: str) -> None:
         self._happened.append(Happened(t=time.time(), what=what, kind=kind))  # type: ignore[arg-type]
