@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.check.readers.software import find_torch
-from holdfast.rank import delivery
+from holdfast.rank import delivery, first_step
 
 SCRIPT = """
 import json, sys
@@ -97,3 +97,12 @@ def test_what_a_first_step_shows(tmp_path: Path) -> None:
     assert (told["kind"], told["optimizer_step"], told["loaded"]) == ("first-step", 3, True)
     assert told["digest"]
     assert told["other_ways"] is False
+
+
+def test_a_gpu_in_use_is_asked_whether_it_makes_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    assert not first_step.is_capturing(torch)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    # fails where torch has no such name
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert first_step.is_capturing(torch)

@@ -136,7 +136,7 @@ def _has_state(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 def is_capturing(torch: Any) -> bool:
     """No value may be read while a CUDA graph is being made: that would break the capture."""
-    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_streamis_capturing())
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 def _dcp_was_used() -> bool:
