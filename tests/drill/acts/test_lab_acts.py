@@ -123,13 +123,14 @@ def test_a_host_is_lost_and_comes_back_with_a_launcher(stage: Stage, *, power: b
 
 def test_no_packet_passes_a_partition_until_it_heals(stage: Stage) -> None:
     alpha, bravo = both(stage)
+    stage.start_launcher("alpha")
     act = SplitNetwork(groups=(("alpha",), ("bravo",)))
     inject(act, stage)
     assert not connects(alpha, bravo)
-    assert "bravo" not in stage.launchers
+    assert stage.launchers.keys() == {"alpha"}
     lift(act, stage)
     assert wait_until(lambda: connects(alpha, bravo), seconds=30)
-    assert stage.launchers.keys() == {"bravo"}
+    assert stage.launchers.keys() == {"alpha", "bravo"}
 
 
 def test_a_path_loses_some_packets(stage: Stage) -> None:
@@ -212,12 +213,21 @@ def test_a_clock_is_ahead_and_its_times_are_corrected(stage: Stage) -> None:
 
 
 def test_a_host_stays_away_until_it_is_called(stage: Stage) -> None:
+    stage.start_launcher("alpha")
     act = KeepAway(host="bravo")
     inject(act, stage)
     assert stage.absent == {"bravo"}
     lift(act, stage)
     assert not stage.absent
-    assert stage.launchers.keys() == {"bravo"}
+    assert stage.launchers.keys() == {"alpha", "bravo"}
+
+
+def test_a_job_that_is_over_is_started_as_a_whole_not_host_by_host(stage: Stage) -> None:
+    act = KeepAway(host="bravo")
+    inject(act, stage)
+    lift(act, stage)
+    assert not stage.absent
+    assert not stage.launchers
 
 
 def test_one_host_is_told_something_else(stage: Stage) -> None:
