@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,3 +82,36 @@ def test_without_torch_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, C10D, SimpleNamespace())
     last_words.keep_recorder(str(tmp_path / "kept"))
     assert list(tmp_path.iterdir()) == []
+
+
+LEAK = """
+import os, resource, sys
+from holdfast.rank.last_words import LastWordsWriter
+LastWordsWriter(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+leaked = []
+while True:
+    leaked.append(open("/dev/null"))
+"""
+
+
+def test_a_rank_that_may_open_no_further_file_still_says_so(tmp_path: Path) -> None:
+    words = tmp_path / "words.json"
+    done = subprocess.run(
+        [sys.executable, "-c", LEAK, str(words)], capture_output=True, text=True, check=False
+    )
+    assert "Too many open files" in done.stderr
+    assert json.loads(words.read_text())["text"] == "[Errno 24] Too many open files: '/dev/null'"
+
+
+def test_a_file_of_the_script_is_not_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    writer = last_words.LastWordsWriter(str(tmp_path / "words.json"))
+    spare = writer._spare
+    with open(tmp_path / "theirs", "w") as theirs:
+        os.dup2(theirs.fileno(), spare)
+    writer.note(ValueError, ValueError("x"), None)
+    assert os.write(spare, b"still open") == 10
+    os.close(spare)

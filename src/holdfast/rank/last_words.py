@@ -46,6 +46,8 @@ class LastWordsWriter:
             os.unlink(path)  # of an earlier attempt
         self.pid = os.getpid()
         self.wrote = False
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._spare_is = os.fstat(self._spare)
         self._print = sys.excepthook
         sys.excepthook = self.hook
 
@@ -63,6 +65,7 @@ class LastWordsWriter:
             return
         self.wrote = True
         with contextlib.suppress(Exception):  # the traceback itself matters more
+            self._give_up_spare()
             write(self.path, describe(kind, value, trace))
             keep_recorder(recorder_file(self.path))
 
@@ -71,10 +74,18 @@ class LastWordsWriter:
         if self.wrote or os.getpid() != self.pid:
             return
         with contextlib.suppress(Exception):
+            self._give_up_spare()
             if words is not None:
                 self.wrote = True
                 write(self.path, words)
             keep_recorder(recorder_file(self.path))
+
+    def _give_up_spare(self) -> None:
+        """A rank that may open no further file can open this one. A script may have closed ours,
+        and have another file by that number."""
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._spare), self._spare_is):
+                os.close(self._spare)
 
     def note_unheard(self) -> None:
         """At exit: a script with its own excepthook left Python's copy of what it raised."""
