@@ -185,9 +185,38 @@ def test_another_number_of_ranks_is_compared_within_a_tolerance(world: int) -> N
     assert f"with {world} ranks instead of 4" in row.remarks[0]
 
 
-def test_another_number_of_ranks_that_trains_something_else() -> None:
-    row = with_ranks(2, off=4.0).row()
-    assert {one.promise for one in row.broken} == {"loss", "weights"}
+def test_other_random_numbers_change_the_loss_of_a_step_but_hardly_its_mean() -> None:
+    play = with_ranks(2)
+    for rank, one in enumerate(play.second):
+        steps = [
+            replace(record, loss=(record.loss or 0.0) * (1.15 if record.step % 2 else 0.85))
+            for record in one.steps
+        ]
+        play.second[rank] = replace(one, steps=tuple(steps))
+    row = play.row()
+    assert (row.status, row.loss) == ("kept", "same")
+    assert "the mean over 10 steps is" in row.remarks[0]
+
+
+@pytest.mark.parametrize(("off", "status"), [(0.3, "unproven"), (3.0, "broken")])
+def test_another_number_of_ranks_that_trains_something_else(off: float, status: str) -> None:
+    """Chance may do the first, if not often; the second is another training."""
+    row = with_ranks(2, off=off).row()
+    assert row.status == status
+    assert row.loss == ("unknown" if status == "unproven" else "differs")
+    assert row.weights == "unknown"
+
+
+def test_another_number_of_ranks_that_loads_something_else() -> None:
+    play = with_ranks(2)
+    play.second = [
+        replace(one, start=replace(one.start, weights="unlike", values=(9.0, 9.0, 9.0)))
+        for one in play.second
+        if one.start
+    ]
+    row = play.row()
+    assert [one.promise for one in row.broken] == ["weights"]
+    assert "what was loaded of step 20" in row.broken[0].seen
 
 
 def test_another_number_of_ranks_that_hold_a_part_each() -> None:
@@ -197,8 +226,13 @@ def test_another_number_of_ranks_that_hold_a_part_each() -> None:
             steps = tuple(replace(r, values=(*r.values, float(rank))) for r in one.steps)
             attempts[rank] = replace(one, steps=steps)
     row = play.row()
-    assert (row.status, row.loss, row.weights) == ("unproven", "same", "unknown")
-    assert "each holds another part" in row.why
+    assert (row.status, row.loss, row.weights) == ("kept", "same", "same")
+    assert "judged by the loss" in row.remarks[1]
+    for rank, one in enumerate(play.second):
+        steps = tuple(replace(r, loss=(r.loss or 0.0) * 1.3) for r in one.steps)
+        play.second[rank] = replace(one, steps=steps)
+    row = play.row()
+    assert (row.status, row.loss, row.weights) == ("unproven", "unknown", "unknown")
 
 
 def _without_values(one: RankAttempt) -> BeforeStepsRecord | None:

@@ -6,6 +6,7 @@ tolerance, which is measured there, and said.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,9 +18,6 @@ from holdfast.analysis.drill.trace import StepFacts
 
 FLOOR = 0.01
 """part of a quantity's scale: below it two runs are the same, where bits need not be"""
-OTHER_WORLD = 0.5
-"""the same where the number of ranks is another: dropout and the like draw other random numbers.
-From what it went on is compared bit for bit nevertheless, and which samples it saw"""
 MARGIN = 5.0
 """times the spread that was measured before the fault, where the job does not repeat its bits"""
 TOO_WIDE = 0.2
@@ -58,7 +56,7 @@ def repeats_its_bits(reference: Reference, seen: Sequence[SeenStep]) -> bool | N
     ]
     early = [equal for one, equal in told if one.before_fault]
     in_the_end = bool(told) and told[-1][0].step == reference.steps and told[-1][1]
-    came_back = any(not one and other for one, other in zip(early, early[1:]))  # noqa: B905, RUF007
+    came_back = any(not one and other for one, other in itertools.pairwise(early))
     if in_the_end or came_back:
         return True
     return all(early) if early else None
@@ -84,7 +82,7 @@ def _compare(
 ) -> Compared:
     if not any(quantity.read(facts) for facts in reference.trace.steps.values()):
         return Compared("unknown", seen="none was seen in any step of the undisturbed job")
-    if all(one.world == reference.ranks for one in steps) and repeats is not False:
+    if repeats is not False:
         found = _bit_for_bit(quantity, reference, steps)
         if found.verdict != "differs" or repeats:
             return found
@@ -119,10 +117,10 @@ def _bit_for_bit(quantity: Quantity, reference: Reference, steps: Sequence[SeenS
         if _equal(quantity, reference, one) is False:
             said = quantity.show(one.facts, reference.trace.steps[one.step])
             return Compared("differs", one.step, f"at step {one.step} {said}")
-    return _as_far_as_seen(quantity, reference, steps, "identical")
+    return as_far_as_seen(quantity, reference, steps, "identical")
 
 
-def _as_far_as_seen(
+def as_far_as_seen(
     quantity: Quantity, reference: Reference, steps: Sequence[SeenStep], verdict: Comparison
 ) -> Compared:
     """What does not differ is only as good as what was seen of it."""
@@ -150,53 +148,35 @@ def _as_far_as_seen(
 
 
 def _within(quantity: Quantity, reference: Reference, steps: Sequence[SeenStep]) -> Compared:
-    early = [one for one in steps if one.before_fault and one.world == reference.ranks]
+    early = [one for one in steps if one.before_fault]
     spread = max((_away(quantity, reference, one) or 0.0 for one in early), default=0.0)
     if spread > TOO_WIDE:
         return _with_itself(quantity, reference, steps, spread)
     until = max((one.step for one in early), default=0)
-    remark = _tolerance(quantity, reference, steps, spread)
+    remark = _tolerance(quantity, spread)
     for one in steps:
         away = _away(quantity, reference, one)
         # Rounding differences grow as training continues.
         growth = max(one.step / until, 1.0) if until else 1.0
-        floor = FLOOR if one.world == reference.ranks else OTHER_WORLD
-        if one.before_fault or (away is not None and away <= max(floor, MARGIN * spread * growth)):
+        if one.before_fault or (away is not None and away <= max(FLOOR, MARGIN * spread * growth)):
             continue
         if away is None:
             if one.step in reference.trace.steps and one.taken:
-                return Compared("unknown", seen=_incomparable(reference, one))
+                seen = (
+                    f"at step {one.step} only digests could be read, and the job does not repeat "
+                )
+                return Compared("unknown", seen=f"{seen}its bits")
             continue
         said = quantity.show(one.facts, reference.trace.steps[one.step])
         return Compared("differs", one.step, f"at step {one.step} {said}", remark)
-    return _as_far_as_seen(quantity, reference, steps, "same")._replace(remark=remark)
+    return as_far_as_seen(quantity, reference, steps, "same")._replace(remark=remark)
 
 
-def _incomparable(reference: Reference, one: SeenStep) -> str:
-    if one.world != reference.ranks:
-        return (
-            f"with {one.world} ranks instead of {reference.ranks} each holds another part: nothing "
-            "to compare"
-        )
-    return f"at step {one.step} only digests could be read, and the job does not repeat its bits"
-
-
-def _tolerance(
-    quantity: Quantity, reference: Reference, steps: Sequence[SeenStep], spread: float
-) -> str:
-    worlds = {one.world for one in steps} - {reference.ranks}
-    floor = OTHER_WORLD if worlds else FLOOR
-    allowed = f"compared within {max(floor, MARGIN * spread):.1%}"
+def _tolerance(quantity: Quantity, spread: float) -> str:
+    why = "the job does not repeat its own bits"
     if spread:
         why = f"two undisturbed runs of this job are up to {spread:.2g} apart"
-    elif worlds:
-        why = (
-            f"it went on with {text.counted(max(worlds), 'rank')} instead of {reference.ranks}, "
-            "which draw other random numbers (dropout…)"
-        )
-    else:
-        why = "the job does not repeat its own bits"
-    return f"{quantity.name}: {why}, so it is {allowed}"
+    return f"{quantity.name}: {why}, so it is compared within {max(FLOOR, MARGIN * spread):.1%}"
 
 
 def _away(quantity: Quantity, reference: Reference, one: SeenStep) -> float | None:
@@ -204,10 +184,7 @@ def _away(quantity: Quantity, reference: Reference, one: SeenStep) -> float | No
     facts = reference.trace.steps.get(one.step)
     if facts is None:
         return None
-    if one.world != reference.ranks:
-        apart = quantity.across(one.facts, facts)
-    else:
-        apart = 0.0 if quantity.equal(one.facts, facts) else quantity.apart(one.facts, facts)
+    apart = 0.0 if quantity.equal(one.facts, facts) else quantity.apart(one.facts, facts)
     return apart / quantity.scale(reference, one.step) if apart else apart
 
 
@@ -221,7 +198,7 @@ def _with_itself(
     twice = 0
     for one in steps:
         before = first.setdefault(one.step, one)
-        if not one.taken or before.attempt == one.attempt or before.world != one.world:
+        if not one.taken or before.attempt == one.attempt:
             continue
         equal = quantity.equal(one.facts, before.facts)
         apart = 0.0 if equal else quantity.apart(one.facts, before.facts)
@@ -234,4 +211,4 @@ def _with_itself(
     if not twice:
         return Compared("unknown", seen=why)
     remark = f"{quantity.name}: {why}; {text.counted(twice, 'step')} done twice agree"
-    return _as_far_as_seen(quantity, reference, steps, "same")._replace(remark=remark)
+    return as_far_as_seen(quantity, reference, steps, "same")._replace(remark=remark)

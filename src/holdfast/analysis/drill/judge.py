@@ -8,11 +8,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from holdfast import text
-from holdfast.analysis.drill import recovery
+from holdfast.analysis.drill import other_ranks, recovery
 from holdfast.analysis.drill.bounds import notice_bound
 from holdfast.analysis.drill.case import Case, case_of
 from holdfast.analysis.drill.compare import (
     Compared,
+    SeenStep,
     compare_loss,
     compare_weights,
     repeats_its_bits,
@@ -124,12 +125,28 @@ def _state(case: Case) -> _State:
     data = compare_data(case.reference, seen, repeats=repeats)
     if any(one.resumed.by == "data" for one in case.attempts):
         data = Compared("unknown", seen="at which step it resumed is only known by its data")
-    return _State(
-        data,
-        compare_loss(case.reference, seen, repeats=repeats),
-        compare_weights(case.reference, seen, repeats=repeats),
-        repeats,
-    )
+    loss, weights = _compared(case, seen, repeats)
+    return _State(data, loss, weights, repeats)
+
+
+def _compared(
+    case: Case,
+    seen: list[SeenStep],
+    repeats: bool | None,  # noqa: FBT001
+) -> tuple[Compared, Compared]:
+    """Loss and weights. From the first attempt with another number of ranks on, nothing is
+    compared bit for bit."""
+    first = min((one.attempt for one in seen if one.world != case.reference.ranks), default=None)
+    strict = [one for one in seen if first is None or one.attempt < first]
+    loss = compare_loss(case.reference, strict, repeats=repeats)
+    weights = compare_weights(case.reference, strict, repeats=repeats)
+    if first is not None:
+        others = [one for one in seen if one.attempt >= first]
+        loose = other_ranks.compare_loss(case.reference, others)
+        loss = loss if loss.verdict == "differs" else loose
+        if weights.verdict != "differs":
+            weights = other_ranks.compare_weights(case.reference, others, loose)
+    return loss, weights
 
 
 # --- what was broken -----------------------------------------------------------------------------

@@ -17,13 +17,9 @@ class Quantity(NamedTuple):
     """by rank, what must be the same bit for bit"""
     apart: Callable[[StepFacts, StepFacts], float | None]
     """the largest difference of a rank; None where it cannot be told"""
-    across: Callable[[StepFacts, StepFacts], float | None]
-    """the same where the numbers of ranks differ"""
     scale: Callable[[Reference, int], float]
     """what a difference after that step is measured against"""
     show: Callable[[StepFacts, StepFacts], str]
-    of_steps: bool
-    """the state before a first step has none"""
 
     def equal(self, one: StepFacts, other: StepFacts) -> bool | None:
         """None when no rank has it in both."""
@@ -41,8 +37,9 @@ def _values_apart(one: StepFacts, other: StepFacts) -> float | None:
     return max((pair for pair in pairs if pair is not None), default=None)
 
 
-def _values_across(one: StepFacts, other: StepFacts) -> float | None:
-    """Only where every rank holds all weights: then they show the same values."""
+def values_across(one: StepFacts, other: StepFacts) -> float | None:
+    """Between different numbers of ranks: only where every rank holds all weights, and so shows the
+    same values."""
     ours, theirs = set(one.values.values()), set(other.values.values())
     if len(ours) != 1 or len(theirs) != 1:
         return None
@@ -90,10 +87,8 @@ WEIGHTS = Quantity(
     name="weights",
     read=lambda facts: facts.weights,
     apart=_values_apart,
-    across=_values_across,
     scale=_moved,
     show=_show_weights,
-    of_steps=False,
 )
 
 # --- loss ----------------------------------------------------------------------------------------
@@ -102,15 +97,6 @@ WEIGHTS = Quantity(
 def _losses_apart(one: StepFacts, other: StepFacts) -> float | None:
     both = one.losses.keys() & other.losses.keys()
     return max((abs(one.losses[rank] - other.losses[rank]) for rank in both), default=None)
-
-
-def _losses_across(one: StepFacts, other: StepFacts) -> float | None:
-    """Of means over ranks; or of sums, where each rank's loss is its part of the global one."""
-    if not one.losses or not other.losses:
-        return None
-    ours, theirs = sum(one.losses.values()), sum(other.losses.values())
-    means = abs(ours / len(one.losses) - theirs / len(other.losses))
-    return min(means, abs(ours - theirs))
 
 
 def _usual_loss(reference: Reference, step: int) -> float:
@@ -134,8 +120,6 @@ LOSS = Quantity(
     name="loss",
     read=lambda facts: facts.losses,
     apart=_losses_apart,
-    across=_losses_across,
     scale=_usual_loss,
     show=_show_loss,
-    of_steps=True,
 )
