@@ -140,7 +140,9 @@ class Conductor:
         try:
             with self._stage(f"{number:02}-{name.replace('/', '-')}", rehearsal,
                              checkpoints=usual.checkpoints) as stage:  # fmt: skip
-                observed = self._run(stage, injection, longest=_limit(usual, self._asked))
+                observed = self._run(
+                    stage, injection, longest=longest_allowed(usual.seconds, self._asked.patience)
+                )
         except CannotInjectHere as why:
             return DrillRow(drill=name, does=injection.does, status="skipped", why=str(why))
         left = leftovers.more_than(observed.left, usual.observed.left)
@@ -237,6 +239,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _limit(usual: Undisturbed, asked: Asked) -> float:
-    """A disturbed job trains at most twice, and is started at most twice as often."""
-    return max(AT_LEAST, 4 * usual.seconds + 4 * asked.patience + 30)
+def longest_allowed(undisturbed: float, patience: float) -> float:
+    """Seconds for a disturbed job. It trains at most twice, and is started at most twice as
+    often."""
+    return max(AT_LEAST, 4 * undisturbed + 4 * patience + 30)
