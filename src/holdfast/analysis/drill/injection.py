@@ -86,6 +86,9 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """with how many the job may go on (`--nnodes FEWEST:ALL`); None: it needs all of them"""
     join_timeout: float | None = None
     """seconds that hosts wait for each other, where the drill is that one does not come"""
+    told_by_checkpoint: bool = False
+    """only `holdfast.Checkpoint` can name it: a script with saves of its own may deal with it
+    without a word"""
     fails_without: str = ""
     """what the script lacks if it does not recover from this: said with the broken promise"""
 

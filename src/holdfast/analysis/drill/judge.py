@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -68,7 +69,7 @@ def judge(
         why="" if broken else "; ".join(unchecked),
         noticed=named.noticed,
         named=named.named,
-        named_right=named.right,
+        named_right=None if not named.named and _deals_with_it_in_silence(case) else named.right,
         recovered=recovery.recovered_after(case),
         repeated=recovery.repeated(case),
         data=state.data.verdict,
@@ -108,6 +109,9 @@ def _named(case: Case) -> Naming:
         case.rehearsal.job,
         case.fault_at,
         waits_since=case.waits_since,
+        fails_since=math.inf
+        if case.trained_after or not case.after
+        else case.after[0].attempt.began,
         also_true=also_true,
     )
 
@@ -170,6 +174,8 @@ def _broken(case: Case, named: Naming, state: _State) -> Iterator[BrokenPromise]
 
 def _misnamed(case: Case, named: Naming) -> Iterator[BrokenPromise]:
     bound = notice_bound(case.injection, case.rehearsal)
+    if named.noticed is None and _deals_with_it_in_silence(case):
+        return
     if named.noticed is None:
         yield BrokenPromise(promise="notice", seen="nothing was said about the fault")
     elif bound is not None and named.noticed > bound:
@@ -184,6 +190,11 @@ def _misnamed(case: Case, named: Naming) -> Iterator[BrokenPromise]:
         yield BrokenPromise(promise="name", seen=seen)
     elif named.noticed is not None and not named.right:
         yield BrokenPromise(promise="name", seen=f"it was never named {_truth(case)}")
+
+
+def _deals_with_it_in_silence(case: Case) -> bool:
+    """The runner was told of no save: the script has its own."""
+    return case.injection.told_by_checkpoint and not case.observed.saved
 
 
 def _truth(case: Case) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -33,10 +34,12 @@ def naming(
     fault_at: float,
     *,
     waits_since: float,
+    fails_since: float = math.inf,
     also_true: frozenset[str],
 ) -> Naming:
     """`waits_since`: from then on the rank waits for the fault, and the others for the rank.
-    `also_true`: slugs that what became of the job makes true ('restart-from-zero')."""
+    `fails_since`: from then on the script does not get as far as a step, and what is said is about
+    that. `also_true`: slugs that what became of the job makes true ('restart-from-zero')."""
     holdfast = job.runner == "holdfast"
     allowed = IMPLIED | also_true | set(injection.beside)
     right = [one for one in said if is_right(one, injection, job)]
@@ -46,7 +49,9 @@ def naming(
         if one.t < waits_since and not (one in right and one.t >= waits_since - CLOCKS)
     ]
     later = [one for one in said if one not in early]
-    about = [one for one in later if one.slug not in allowed or one in right]
+    about = [
+        one for one in later if one in right or (one.slug not in allowed and one.t < fails_since)
+    ]
     wrong = [one for one in about if one not in right]
     last = next((one for one in reversed(about) if one.kind == "verdict"), None)
     last = last or next(reversed(about), None)

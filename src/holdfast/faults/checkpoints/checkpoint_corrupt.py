@@ -299,6 +299,7 @@ def _damaged(
         beside=("rank-killed",),
         notice_within=UNTIL_THE_RESUME,
         costs_saves=1,
+        told_by_checkpoint=True,
         fails_without="a check of each checkpoint when it is loaded, and an older one to fall back "
         "to: `holdfast.Checkpoint(…).resume()` takes the newest that verifies",
     )

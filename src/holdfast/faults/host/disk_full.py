@@ -337,6 +337,7 @@ def checkpoints_find_no_space(rehearsal: Rehearsal) -> Injection | CannotInject:
         any_rank=True,
         notice_within=UNTIL_THE_NEXT_SAVE,
         lifted=True,
+        told_by_checkpoint=True,
         fails_without="a save that leaves the last checkpoint whole where the disk is full: write "
         "to a temporary name, then rename; `holdfast.Checkpoint` does, and trains on",
     )

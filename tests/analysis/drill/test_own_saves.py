@@ -1,0 +1,36 @@
+"""Scripts with saves of their own: what nobody can name, and what is said once they fail."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.analysis.drill.outcome import Spoken
+from tests.analysis.drill.jobs import Play
+
+replace = msgspec.structs.replace
+
+
+def test_a_script_may_deal_with_its_damaged_checkpoint_in_silence() -> None:
+    play = Play().change_injection(told_by_checkpoint=True).change(said=(), saved=())
+    row = play.row()
+    assert [one.promise for one in row.broken] == []
+    assert row.named_right is None
+
+
+def test_holdfast_has_to_name_what_its_own_checkpoint_met() -> None:
+    row = Play().change_injection(told_by_checkpoint=True).change(said=()).row()
+    assert [one.promise for one in row.broken] == ["notice"]
+    assert row.named_right is False
+
+
+def test_what_is_said_of_a_script_that_cannot_load_is_not_about_the_fault() -> None:
+    play = Play()
+    (named,) = play.observed.said
+    play.second = [replace(one, start=None, steps=()) for one in play.second]
+    later = max(one.began.t for one in play.second) + 1
+    raised = Spoken(t=later, kind="verdict", slug="python-exception", ranks=(0, 1, 2, 3))
+    row = play.change(said=(named, raised), exit_codes=(1,)).row()
+    assert row.named_right
+    assert [one.promise for one in row.broken] == ["recover"]
+    early = replace(raised, t=named.t + 0.1)  # before it was started again: it is about the fault
+    assert not play.change(said=(named, early)).row().named_right
