@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from holdfast.rank.witness import delivery, start
+from tests.places import TARGETS
+from tests.rank.ranks import free_port
 from tests.rank.witness.jobs import ended, recorded, started
+
+MODULES = {"torchrun": ("torch.distributed.run",), "holdfast": ("holdfast",)}
 
 LAUNCHERS = (
     "python /usr/bin/torchrun --nproc-per-node 2 train.py",
@@ -66,3 +73,60 @@ def test_a_rank_can_break_before_it_joins_the_others(tmp_path: Path) -> None:
     (attempt,) = recorded(tmp_path)
     assert attempt.gate is not None
     assert (attempt.gate.step, attempt.gate.how) == (0, "raise")
+
+
+def python(folder: Path, program: str, **others: str) -> str:
+    """What it prints, with a witness."""
+    (folder / "witness").mkdir(exist_ok=True)
+    made = delivery.environment(folder / "witness", {**os.environ, **others})
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=made, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_scripts_own_sitecustomize_is_run_and_found(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.own = 'was run'\n")
+    program = "import sys, sitecustomize as s; print(sys.own, s.__file__, 'torch' in sys.modules)"
+    told = python(tmp_path, program, PYTHONPATH=str(tmp_path), RANK="0")
+    assert told.split() == ["was", "run", str(tmp_path / "sitecustomize.py"), "False"]
+    assert list((tmp_path / "witness").iterdir()) == []
+
+
+def test_a_folder_that_is_gone_breaks_no_script(tmp_path: Path) -> None:
+    folder = tmp_path / "job" / "witness"
+    made = delivery.environment(folder, {**os.environ, "RANK": "0", "WORLD_SIZE": "x"})
+    done = subprocess.run(
+        [sys.executable, "-c", "import torch; print('trained')"],
+        env=made, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "trained\n"
+    assert done.stderr.count("holdfast> this rank is not fully recorded for the drill") == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.long
+def test_under_launchers_every_rank_is_seen_and_no_launcher(tmp_path: Path) -> None:
+    """torchrun, `holdfast run` and a script that spawns its ranks itself."""
+    commands = {
+        "torchrun": ("torchrun", "--nproc-per-node", "2", "--master-port", str(free_port())),
+        "holdfast": ("holdfast", "run", "--no-check", "--nproc-per-node", "2"),
+        "spawn": ("holdfast", "run", "--no-check", "--nproc-per-node", "1"),
+    }
+    for name, command in commands.items():
+        folder = tmp_path / name
+        for part in ("work", "tmp", "witness"):
+            (folder / part).mkdir(parents=True)
+        script = ("spawn_own_ranks.py", str(free_port())) if name == "spawn" else ("train_ddp.py",)
+        made = delivery.environment(
+            folder / "witness", {**os.environ, "TMPDIR": str(folder / "tmp")}
+        )
+        done = subprocess.run(
+            [sys.executable, "-m", *MODULES[command[0]], *command[1:], str(TARGETS / script[0]),
+             *script[1:]],
+            env=made, cwd=folder / "work", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "for the drill" not in done.stderr
+        ranks = [(one.began.rank, one.began.world) for one in recorded(folder) if one.steps]
+        assert ranks == [(0, 2), (1, 2)], name
