@@ -4,6 +4,7 @@ for the witness of a drill: `witnessed_resume.py STEPS`."""
 import multiprocessing
 import os
 import sys
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -46,7 +47,7 @@ def main() -> None:
         assert child.exitcode == 0
     loader = DataLoader(dataset, batch_sampler=sampler, num_workers=1)
     for batch, targets in sampler.follow(loader):
-        loss = nn.functional.mse_loss(model(batch), targets) * sampler.loss_weight
+        loss: Any = nn.functional.mse_loss(model(batch), targets) * sampler.loss_weight
         loss.backward()
         if sampler.is_last_micro_batch:
             optimizer.step()

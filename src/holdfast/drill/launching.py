@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.drill import marked_processes, on_hosts
+from holdfast.drill import marked_processes, on_hosts, write_fence
 from holdfast.drill.runners import screens
 from holdfast.drill.runners.runner import Runner, ToStart
 from holdfast.drill.stage import LauncherProcess, Stage
+from holdfast.rank.witness import write_guard
 
 
 class JobCommand(NamedTuple):
@@ -31,7 +33,9 @@ def start(stage: Stage, job: JobCommand) -> None:
 
 def start_one(stage: Stage, job: JobCommand, host: str) -> None:
     command = job.runner.command(to_start(stage, job, host))
-    stage.launchers[host] = _start(stage, host, stage.wrap(command))
+    folders = write_guard.allowed_folders(stage.environment, os.path.expanduser("~"))
+    fenced = write_fence.around(command, [*folders, *write_fence.SHORT_PLACES])
+    stage.launchers[host] = _start(stage, host, stage.wrap(fenced))
 
 
 def to_start(stage: Stage, job: JobCommand, host: str) -> ToStart:
