@@ -198,7 +198,7 @@ def test_other_random_numbers_change_the_loss_of_a_step_but_hardly_its_mean() ->
     assert "the mean over 10 steps is" in row.remarks[0]
 
 
-@pytest.mark.parametrize(("off", "status"), [(0.3, "unproven"), (3.0, "broken")])
+@pytest.mark.parametrize(("off", "status"), [(0.4, "unproven"), (3.0, "broken")])
 def test_another_number_of_ranks_that_trains_something_else(off: float, status: str) -> None:
     """Chance may do the first, if not often; the second is another training."""
     row = with_ranks(2, off=off).row()
