@@ -124,7 +124,7 @@ def proof(reports: Reports, date: str) -> str:
 def _about(report: DrillReport) -> list[str]:
     versions = ", ".join(f"{name} {value}" for name, value in report.versions.items())
     about = (
-        f"`holdfast drill {' '.join(report.command)}`: {text.counted(report.ranks, 'rank')}, "
+        f"`{drill_table.command_line(report)}`: {text.counted(report.ranks, 'rank')}, "
         f"{text.counted(report.steps, 'step')}, {seconds(report.reference_seconds)} undisturbed, "
         f"patience {text.exact_duration(report.patience)}, runner {report.runner}; {versions}."
     )

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from holdfast.analysis.drill.outcome import BrokenPromise
-from holdfast.view.drill_table import Table, last_line, seconds, whole
+from holdfast.view.drill_table import Table, command_line, last_line, seconds, whole
 from tests.view.sample_drills import a_report, a_row
 
 ESCAPES = re.compile(r"\033\[[\d;]*m")
@@ -104,3 +104,10 @@ def test_text_from_outside_does_not_drive_the_terminal() -> None:
 
 def promise(seen: str) -> BrokenPromise:
     return BrokenPromise(promise="name", seen=seen)
+
+
+def test_the_command_can_be_typed_again() -> None:
+    report = a_report(command=("--nproc-per-node", "2", "my train.py", "{folder}/x"))
+    assert command_line(report) == "holdfast drill --nproc-per-node 2 'my train.py' '{folder}/x'"
+    other = a_report(command=("t.py",), hosts=2, runner="torchrun")
+    assert command_line(other) == "holdfast drill --hosts 2 --runner torchrun t.py"

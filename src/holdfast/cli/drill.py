@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast.cli import streams
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ def hold(argv: Sequence[str]) -> int:
     screen = DrillScreen(sys.stderr, None if asked.json else streams.answer)
     conductor = Conductor(asked, screen)
     try:
-        report = _kept(conductor.hold(), asked.page)
+        report = keep_report(conductor.hold(), asked.page)
         screen.end(report)
     finally:
         screen.close()
@@ -54,8 +52,10 @@ def hold(argv: Sequence[str]) -> int:
     return BROKEN if report.broken else 0
 
 
-def _kept(report: DrillReport, page: str) -> DrillReport:
+def keep_report(report: DrillReport, page: str) -> DrillReport:
     """Written into the drill's folder, and to `page`, where that was asked for."""
+    import msgspec
+
     from holdfast.view import document, drill_page
 
     folder, asked = Path(report.folder), Path(page) if page else None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 
 from holdfast import text
 from holdfast.analysis.drill.outcome import Comparison, DrillReport, DrillRow
 from holdfast.view import drill_curve, drill_timeline
 from holdfast.view.drill_style import STYLE
-from holdfast.view.drill_table import NONE, counts, last_line, reason_of, seconds
+from holdfast.view.drill_table import NONE, command_line, counts, last_line, reason_of, seconds
 from holdfast.view.svg import element, escaped, text_of
 from holdfast.view.text import harmless
 
@@ -75,17 +74,13 @@ def _summary(report: DrillReport) -> str:
         element("h1", escaped(verdict if tried else "no drill was tried"))
         + text_of("p", f"holdfast drill, {_when(report.started)}, runner: {report.runner}",
                   class_="quiet")
-        + element("code", _command(report), class_="command")
+        + text_of("code", command_line(report), class_="command")
         + element("ul", drawn, class_="tiles"),
     )  # fmt: skip
 
 
 def _when(started: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started))
-
-
-def _command(report: DrillReport) -> str:
-    return escaped(" ".join(shlex.quote(harmless(word)) for word in report.command))
 
 
 def _table(report: DrillReport) -> str:

@@ -16,7 +16,9 @@ STYLE = """
   --broken: #c0202c; --unproven: #8a5a00; --skipped: #444; --training: #4a7fc1;
   --repeated: #a9c4e6; --starting: #c9ced6; --unnoticed: #d9414b; --down: #f0b352;
   --ending: #e3e6ea; --fault: #a40e1b; --said: #000; --resume: #1a7f37; }
-  body { padding: 0 !important; max-width: none !important; font-size: 10pt !important; }
+  @page { size: A4 landscape; margin: 11mm; }
+  body { padding: 0 !important; max-width: none !important; font-size: 9.5pt !important; }
+  .scroll { overflow: visible !important; } th, td { padding-right: 8px !important; }
   rect, .badge, .tile { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   .lane, .card, .tile, figure, tr { break-inside: avoid; } }
 * { box-sizing: border-box; }
@@ -47,7 +49,7 @@ thead th { font-size: 12.5px; color: var(--quiet); font-weight: 600; vertical-al
 tbody th { font-weight: 600; white-space: normal; }
 td.number { text-align: right; padding-right: 22px; }
 .detail { display: block; color: var(--quiet); font-size: 12.5px; font-weight: 400;
-  max-width: 190px; white-space: normal; overflow-wrap: anywhere; }
+  max-width: 190px; white-space: normal; overflow-wrap: break-word; }
 td.bad { color: var(--broken); font-weight: 600; } td.faint, .why { color: var(--quiet); }
 .why { white-space: normal; }
 .badge { display: inline-block; border: 1.5px solid; border-radius: 999px; padding: 0 9px;
@@ -69,7 +71,7 @@ dt { color: var(--quiet); } dd { margin: 0; overflow-wrap: anywhere; }
 summary { color: var(--quiet); cursor: pointer; } details ol { margin: 4px 0 8px; }
 svg { display: block; width: 100%; height: auto; overflow: visible; }
 svg text { font: 11px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--quiet); }
-.lane svg text { fill: var(--ink); }
+.lane svg text { fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 3px; }
 .tick, .grid { stroke: var(--line); stroke-width: 1; } .axes { stroke: var(--line); fill: none; }
 .training { fill: var(--training); } .starting { fill: var(--starting); }
 .repeated { fill: var(--repeated); } .unnoticed { fill: var(--unnoticed); }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -179,6 +180,14 @@ def _by_reason(report: DrillReport, status: str, width: int) -> list[str]:
 def reason_of(row: DrillRow) -> str:
     """Why it was skipped, or what could not be checked."""
     return row.why or "; ".join(row.unchecked)
+
+
+def command_line(report: DrillReport) -> str:
+    """As it can be typed again; which faults were asked for is not in it."""
+    hosts = ["--hosts", str(report.hosts)] if report.hosts > 1 else []
+    runner = ["--runner", report.runner] if report.runner != "holdfast" else []
+    words = map(harmless, (*hosts, *runner, *report.command))
+    return f"holdfast drill {shlex.join(words)}"
 
 
 def counts(report: DrillReport) -> dict[str, int]:
