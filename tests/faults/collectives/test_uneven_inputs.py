@@ -17,6 +17,11 @@ from tests.run.scenes import IN_BARRIER, STEPS, a_stack, changed, entry, held_up
 
 A_BARRIER = waiting(entry(STEPS + 1, op="barrier", shape="", finished=False))
 LARGER = waiting(entry(STEPS + 1, shape="[8] Float", finished=False))
+IN_OPTIMIZER = a_stack(
+    *((f.function, f.file, f.line) for f in IN_BARRIER.frames[:-1]),
+    ("wrapper", "/x/site-packages/torch/optim/optimizer.py", 511),
+    *((f.function, f.file, f.line) for f in IN_BARRIER.frames[-1:]),
+)
 EARLIER = a_stack(*((f.function, f.file, f.line - 20) for f in IN_BARRIER.frames))
 
 test_run = run_table(
@@ -35,6 +40,7 @@ test_run = run_table(
     overlooks(held_up({})),
     overlooks(changed(held_up({}), 2, recorder=LARGER, stack=IN_BARRIER)),
     overlooks(changed(held_up({}), 2, recorder=A_BARRIER, stack=EARLIER)),
+    overlooks(changed(held_up({}), 2, recorder=A_BARRIER, stack=IN_OPTIMIZER)),
     overlooks(changed(held_up({}), 2, recorder=A_BARRIER, stack=None)),
     overlooks(changed(held_up({}, ranks=2), 1, recorder=A_BARRIER, stack=IN_BARRIER)),
 )

@@ -7,13 +7,18 @@ from collections.abc import Iterable
 from holdfast.analysis.collectives.signature import Mismatch
 from holdfast.analysis.scene.scene import RankView, Scene, Stack
 
-_PARTS = {"backward": "/torch/autograd/", "forward": "/torch/nn/modules/module.py"}
-"""parts of a step, by files in the stack; FSDP2 runs collectives in both"""
+_PARTS = {
+    "backward": "/torch/autograd/",
+    "forward": "/torch/nn/modules/module.py",
+    "the optimizer's step": "/torch/optim/optimizer.py",
+}
+"""parts of a step, by files in the stack; FSDP2 runs collectives in the first two, sharded
+optimizers in the last"""
 
 
 def left_the_loop(scene: Scene, found: Mismatch) -> bool:
-    """The odd ranks are in another operation, at a later line of the function from which the
-    others went into forward() or backward()."""
+    """The odd ranks are in another operation and in no part of a step, at a later line of the
+    function from which the others went into one."""
     if found.undecided or not found.ops_differ:
         return False
     behind = [scene.rank(rank) for rank in found.right]

@@ -274,6 +274,10 @@ def _by_launcher(
     )
 
 
+COMES_APART = 15.0
+"""seconds: Python with torch takes a few to exit on a busy machine, and is gone only then"""
+
+
 @FAULT.drill()
 def leave_the_others(rehearsal: Rehearsal) -> Injection | CannotInject:
     if rehearsal.job.ranks == 1:
@@ -282,4 +286,5 @@ def leave_the_others(rehearsal: Rehearsal) -> Injection | CannotInject:
         does=f"rank {rehearsal.rank} exits with code 0 {rehearsal.when}",
         act=BreakInside(how="exit"),
         then=Then.RESTARTS,
+        notice_within=COMES_APART,
     )
