@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import TextIO
 
+import msgspec
 import pytest
 
 from holdfast.view import drill_screen
@@ -51,6 +52,14 @@ def test_in_a_pipe_a_line_when_a_drill_begins_and_one_when_it_ends() -> None:
     ]
     (table,) = told
     assert table.splitlines()[-1].startswith("1 of 1 drill kept every promise, 1 skipped")
+
+
+def test_what_a_job_is_too_poor_to_show_is_said_with_its_reference() -> None:
+    out = Pipe()
+    DrillScreen(out).reference(msgspec.structs.replace(JOB, saved_after=()), 11.4)
+    assert out.getvalue().splitlines()[-1] == (
+        "holdfast> note: the undisturbed job saved no checkpoint: it can only restart from step 0"
+    )
 
 
 def test_text_from_outside_does_not_drive_the_terminal() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from holdfast import text
+from holdfast.analysis.drill import choose
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow
 from holdfast.analysis.drill.rehearsal import JobShape
 from holdfast.view import drill_progress, drill_table, terminal
@@ -61,6 +62,8 @@ class DrillScreen:
         self._progress.reference = took
         self._progress.running = ""
         self.say(drill_progress.of_reference(job, took))
+        if remark := choose.remark(job):
+            self.say(f"note: {remark}")
 
     def running(self, name: str, what: str) -> None:
         """What happens now in that drill (or REFERENCE): 'starting 4 ranks', 'step 12 of 60'."""
