@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.analysis.machine import NcclLibrary
-from holdfast.analysis.nodes import Listening, Outcome, PortKind, Reached, Target
+from holdfast.analysis.nodes import ClockOffset, Listening, Outcome, PortKind, Reached, Target
 from holdfast.nodes.probing.messages import (
     OpenedListeners,
     OpenListeners,
@@ -110,6 +110,16 @@ def test_a_node_that_joins_later_is_tried_with_the_others() -> None:
     _, _, asked = play(one, cards(3))
     assert asked == 6
     assert not one.passed(cards(3, identity=" again"))
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(90.0, True), (-90.0, True), (1.5, False)])
+def test_a_clock_that_is_far_off_is_said_and_stops_nothing(ahead: float, *, said: bool) -> None:
+    """As nodes join it is measured within two seconds."""
+    one = gate(2)
+    one.clocks["node-b"] = ClockOffset(seconds=ahead, bound=2.0)
+    lines, news, _ = play(one, cards(2))
+    assert news is None
+    assert any("clock-skew" in line for line in lines) == said
 
 
 def test_a_way_that_is_blocked_stops_the_start_with_the_finding() -> None:

@@ -12,7 +12,7 @@ from holdfast.analysis.drill.injection import Injection
 from holdfast.analysis.drill.outcome import Spoken
 from holdfast.analysis.drill.rehearsal import JobShape
 
-IMPLIED = frozenset({"cpu-contention", "checkpoint-cadence", "restart-loop"})
+IMPLIED = frozenset({"cpu-contention", "slow-rank", "checkpoint-cadence", "restart-loop"})
 """may be said of any drill, since it makes them true: many ranks on few cores, restarts"""
 
 

@@ -147,6 +147,8 @@ class Coordination:
         self._reached_us_at[node] = news.reached_us_at
         if not news.resumed:
             self._joined_at[node] = now
+            if self._gate and news.clock:
+                self._gate.clocks[node] = news.clock
             self._screen.say(f"{node} has joined ({text.counted(news.card.nproc, 'rank')})")
 
     def _take_in(self, node: str, message: object, now: float) -> None:

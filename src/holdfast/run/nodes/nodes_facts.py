@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.nodes import (
+    ClockOffset,
     Node,
     NodesFacts,
     Outcome,
@@ -24,6 +25,7 @@ from holdfast.run.nodes.path_trials import TrialOutcome
 
 P = TypeVar("P", Reached, RouteTo, PathSizes, PathLoss)
 NOT_ASKED = Unread(why="not asked before a start")
+_ITSELF = ClockOffset(seconds=0.0, bound=0.0)
 
 
 def machines(cards: Mapping[str, NodeCard]) -> dict[str, NodeCard]:
@@ -41,6 +43,7 @@ def nodes_facts(
     coordinator: str,
     port: int,
     trial: TrialOutcome | None,
+    clocks: Mapping[str, ClockOffset] = {},
 ) -> NodesFacts | None:
     """Of the launchers that were allowed to look at their machine; None for fewer than two."""
     nodes = tuple(
@@ -49,7 +52,7 @@ def nodes_facts(
             facts=card.facts,
             findings=(),
             boot_id=card.boot_id or NOT_ASKED,
-            clock=NOT_ASKED,
+            clock=_ITSELF if name == coordinator else clocks.get(name, NOT_ASKED),
             names=NOT_ASKED,
             store=None,
         )

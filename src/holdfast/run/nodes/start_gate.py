@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast import catalogue
+from holdfast.analysis.nodes import ClockOffset
 from holdfast.findings import Finding, Status
 from holdfast.nodes.probing.messages import ProbeRequest
 from holdfast.nodes.probing.plan import listening_addresses
@@ -46,6 +47,8 @@ class StartGate:
     least: int
     trials: PathTrials
     """shared with those that are asked for while the job runs"""
+    clocks: dict[str, ClockOffset] = field(default_factory=dict)
+    """of each node against this one, as it joined"""
     _passed: frozenset[frozenset[str]] = frozenset()
     """pairs of launchers, by identity, whose paths were tried and pass"""
     _compared: frozenset[str] = frozenset()
@@ -128,7 +131,9 @@ class StartGate:
         return GateNews(lines=(*lines, words), without=left, why=_headline(errors))
 
     def _found(self, cards: Mapping[str, NodeCard], trial: TrialOutcome | None) -> list[Finding]:
-        facts = nodes_facts(cards, coordinator=self.own, port=self.port, trial=trial)
+        facts = nodes_facts(
+            cards, coordinator=self.own, port=self.port, trial=trial, clocks=self.clocks
+        )
         return catalogue.check_nodes(facts, catalogue.choose([], [])) if facts else []
 
     def _left_out(

@@ -25,7 +25,10 @@ from tests.run.nodes.link.pair import NewsOf, a_card, coordinating, joined, unti
 def test_messages_go_both_ways_in_order() -> None:
     with coordinating() as here, joined(here.port) as there:
         news = NewsOf(here)
-        assert news.first(NodeJoined) == NodeJoined("b", a_card(), "127.0.0.1")
+        joined_now = news.first(NodeJoined)
+        assert joined_now == NodeJoined("b", a_card(), "127.0.0.1", clock=joined_now.clock)
+        assert joined_now.clock is not None
+        assert abs(joined_now.clock.seconds) <= joined_now.clock.bound  # one machine, one clock
         assert (there.admitted.name, there.admitted.run) == ("b", "20261116-a")
         assert (there.coordinator, there.coordinator_address) == ("a", "127.0.0.1")
         for number in range(200):

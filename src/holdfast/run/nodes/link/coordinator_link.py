@@ -9,6 +9,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
+from holdfast.analysis.nodes import ClockOffset
 from holdfast.nodes.channel import Channel
 from holdfast.nodes.channel_errors import BadMessage, ChannelClosed, ChannelError
 from holdfast.nodes.clock_exchange import read_clocks
@@ -54,6 +55,8 @@ LARGEST = 32 << 20
 FIRST_WORD = 10.0
 PROBE_EVERY = 1.0
 LAST_WORDS = 2.0
+CLOCK_DOUBT = 2.0
+"""seconds by which a first message may be older than when it was waited for"""
 
 
 class ListeningLink:
@@ -202,8 +205,11 @@ class ListeningLink:
     # --- one connection ---
 
     async def _serve(self, channel: Channel) -> None:
+        asked, clock = time.time(), None
         hello = await channel.receive(seconds=FIRST_WORD)
         if isinstance(hello, Hello):
+            now = time.time()
+            clock = ClockOffset(seconds=hello.wall - now, bound=abs(now - asked) + CLOCK_DOUBT)
             joined, received = self._join(hello.card), 0
             if joined is None:
                 why = f"the launcher that was {hello.card.name} is gone, its ranks may still run"
@@ -219,7 +225,7 @@ class ListeningLink:
             member, received = found, hello.received
         else:
             return
-        await self._talk(member, channel, hello.card, received, resumed=isinstance(hello, Resume))
+        await self._talk(member, channel, hello.card, received, clock=clock)
 
     async def _talk(
         self,
@@ -228,9 +234,10 @@ class ListeningLink:
         card: NodeCard,
         received: int,
         *,
-        resumed: bool,
+        clock: ClockOffset | None,
     ) -> None:
-        """Until the connection ends, or another one takes its place."""
+        """Until the connection ends, or another one takes its place. `clock`: of one that joins;
+        None for one that comes back."""
         replaced, member.channel = member.channel, channel
         if replaced:
             self._task(replaced.close())
@@ -241,7 +248,9 @@ class ListeningLink:
             member.opened(card, received, time.monotonic())
             self._reached(member, channel)
             self._judge(time.monotonic())
-            self._thread.put(NodeJoined(member.name, card, channel.own_end[0], resumed))
+            self._thread.put(
+                NodeJoined(member.name, card, channel.own_end[0], clock is None, clock)
+            )
             writing = asyncio.gather(self._write(member, channel), self._pulse(member, channel))
             writing.add_done_callback(lambda ended: self._writing_ended(channel, ended))
             while True:

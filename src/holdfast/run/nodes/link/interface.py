@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from holdfast.analysis.nodes import ClockOffset
 from holdfast.analysis.scene.node_view import Farewell, Hearing
 from holdfast.run.nodes.messages import (
     Admitted,
@@ -25,6 +26,8 @@ class NodeJoined(NamedTuple):
     """our own address, as it reached it: the ranks of that node can reach it too"""
     resumed: bool = False
     """it had joined before; what both sides said since is delivered now, nothing is missing"""
+    clock: ClockOffset | None = None
+    """of a node that joins, roughly: seconds matter, not milliseconds"""
 
 
 class NodeSaid(NamedTuple):

@@ -175,7 +175,7 @@ class JoinedLink:
         while True:
             channel = await self._connected(host, max(0.1, end - time.monotonic()))
             try:
-                return channel, await self._greeted(channel, Hello(self._card), end)
+                return channel, await self._greeted(channel, Hello(self._card, time.time()), end)
             except Refused:
                 if time.monotonic() + TRY_LATER >= end:
                     raise

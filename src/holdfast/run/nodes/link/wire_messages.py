@@ -24,6 +24,8 @@ class Hello(LinkMessage, frozen=True):
     """A launcher's first message."""
 
     card: NodeCard
+    wall: float = 0.0
+    """its wall clock when it was sent"""
 
 
 class Resume(LinkMessage, frozen=True):
