@@ -121,8 +121,24 @@ class Cards:
     def get_rng_state_all(self) -> list[torch.Tensor]:
         return [state.clone() for state in self.states]
 
-    def set_rng_state(self, state: torch.Tensor, device: int) -> None:
-        self.states[device] = state
+    def get_rng_state(self, device: torch.device) -> torch.Tensor:
+        return self.states[device.index].clone()
+
+    def set_rng_state(self, state: torch.Tensor, device: int | torch.device) -> None:
+        self.states[device.index if isinstance(device, torch.device) else device] = state
+
+
+def test_a_draw_on_the_default_device_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader that begins draws its seed there: with cuda as default not from the CPU's."""
+    cards = Cards()
+    monkeypatch.setattr(generators, "accelerators", lambda: {"xpu": cards})
+    monkeypatch.setattr(torch, "get_default_device", lambda: torch.device("xpu", 1))
+    put_back = generators.as_they_are()
+    expected = torch.rand(2)
+    cards.states[1] = torch.zeros(4, dtype=torch.uint8)
+    put_back()
+    assert cards.states[1].tolist() == [2] * 4
+    assert torch.equal(torch.rand(2), expected)
 
 
 def test_the_generators_of_other_accelerators_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

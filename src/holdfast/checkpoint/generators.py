@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,12 +39,29 @@ def accelerators() -> dict[str, Any]:
     """The libraries of accelerators that keep generators as CUDA's does: {"cuda": torch.cuda}."""
     found = {kind: getattr(torch, kind, None) for kind in ACCELERATORS}
     calls = ("is_initialized", "is_available", "device_count", "current_device",
-             "get_rng_state_all", "set_rng_state")  # fmt: skip
+             "get_rng_state_all", "get_rng_state", "set_rng_state")  # fmt: skip
     return {
         kind: library
         for kind, library in found.items()
         if library is not None and all(callable(getattr(library, call, None)) for call in calls)
     }
+
+
+def as_they_are() -> Callable[[], None]:
+    """Of the generators that torch itself draws from, the CPU's and that of the default device:
+    what puts them back."""
+    before = torch.get_rng_state()
+    device = torch.get_default_device()
+    library = accelerators().get(device.type)
+    if library is None or not library.is_initialized():
+        return lambda: torch.set_rng_state(before)
+    there = library.get_rng_state(device)
+
+    def put_back() -> None:
+        torch.set_rng_state(before)
+        library.set_rng_state(there, device)
+
+    return put_back
 
 
 def restore(saved: Saved) -> list[str]:

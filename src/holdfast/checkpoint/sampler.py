@@ -311,18 +311,18 @@ def _length(dataset: Sized | int) -> int:
 def _without_a_draw(loader: Iterable[Batch]) -> Iterator[Batch]:
     """A loader that begins draws a seed for its workers from torch's generator. In the middle of an
     epoch that draw was made before the resume: a second one would shift all numbers after it."""
-    if (torch := sys.modules.get("torch")) is None:
-        return iter(loader)
-    before = torch.get_rng_state()
+    put_back = _generator_as_it_is()
     given = iter(loader)
-    torch.set_rng_state(before)
+    if put_back is not None:
+        put_back()
     return given
 
 
 def _generator_as_it_is() -> Callable[[], None] | None:
     """The same where a wrapper begins the loader: to be put back before its first samples are asked
     for, when it has drawn."""
-    if (torch := sys.modules.get("torch")) is None:
+    if "torch" not in sys.modules:
         return None
-    before = torch.get_rng_state()
-    return lambda: torch.set_rng_state(before)
+    from holdfast.checkpoint import generators  # noqa: PLC0415 - imports torch
+
+    return generators.as_they_are()
