@@ -32,7 +32,24 @@ def test_has_the_fields_that_are_promised() -> None:
 
 
 def test_comes_back_as_it_went() -> None:
-    assert document.drill_report(document.drill(a_report())) == without_curves(a_report())
+    back = document.drill_report(document.drill(a_report()))
+    assert document.drill_report(document.drill(back)) == back
+    assert to_milliseconds(back) == to_milliseconds(without_curves(a_report()))
+
+
+def to_milliseconds(report: DrillReport) -> DrillReport:
+    rows = tuple(
+        msgspec.structs.replace(
+            row, timeline=tuple(msgspec.structs.replace(o, t=round(o.t, 3)) for o in row.timeline)
+        )
+        for row in report.rows
+    )
+    return msgspec.structs.replace(report, rows=rows)
+
+
+def test_times_are_in_milliseconds() -> None:
+    read = json.loads(document.drill(a_report(a_row(noticed=0.123456), seconds=1.00049)))
+    assert (read["drills"][0]["noticed"], read["seconds"]) == (0.123, 1.0)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "holdfast/1", "command": "check"}',

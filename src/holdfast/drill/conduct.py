@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import secrets
 import shutil
 import time
@@ -194,8 +195,9 @@ class Conductor:
         return HOST_NAMES[: self._asked.hosts] if self._asked.hosts > 1 else ("",)
 
     def _new_folder(self) -> Path:
-        script = Path(self._asked.script[0]).stem if self._asked.script else "job"
-        name = f"{time.strftime('%y%m%d-%H%M%S')}-{script[:40]}-{secrets.token_hex(2)}"
+        stem = Path(self._asked.script[0]).stem if self._asked.script else ""
+        script = re.sub(r"[^A-Za-z0-9_.-]+", "-", stem)[:40] or "job"
+        name = f"{time.strftime('%y%m%d-%H%M%S')}-{script}-{secrets.token_hex(2)}"
         folder = Path(self._asked.drills, name).absolute()
         try:
             folder.mkdir(parents=True, mode=0o700)

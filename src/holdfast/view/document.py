@@ -192,17 +192,16 @@ def drill(report: DrillReport) -> str:
     """What `holdfast drill --json` prints; the curves are for the page alone."""
     fields = msgspec.structs.asdict(report)
     rows, job, _ = fields.pop("rows"), fields.pop("command"), fields.pop("reference")
-    return _dump(
-        {
-            "schema": SCHEMA,
-            "command": "drill",
-            "job": job,
-            **fields,
-            "repeats_itself": report.repeats_itself,
-            "counts": counts(report),
-            "drills": [_without(row, "trained") for row in rows],
-        }
-    )
+    document = {
+        "schema": SCHEMA,
+        "command": "drill",
+        "job": job,
+        **fields,
+        "repeats_itself": report.repeats_itself,
+        "counts": counts(report),
+        "drills": [_without(row, "trained") for row in rows],
+    }
+    return _dump(_to_milliseconds(msgspec.to_builtins(document)))
 
 
 def drill_report(document: str | bytes) -> DrillReport:
@@ -215,6 +214,15 @@ def drill_report(document: str | bytes) -> DrillReport:
         return msgspec.convert(renamed, DrillReport)
     except msgspec.MsgspecError as problem:
         raise ConfigError(f"not printed by `holdfast drill --json`: {problem}") from problem
+
+
+def _to_milliseconds(value: Any) -> Any:
+    """Every number with a fraction is a time."""
+    if isinstance(value, dict):
+        return {key: _to_milliseconds(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_milliseconds(item) for item in value]
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def _without(row: DrillRow, left_out: str) -> dict[str, Any]:
