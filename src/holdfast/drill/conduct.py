@@ -134,8 +134,9 @@ class Conductor:
         injection = one.fault.ask_drill(one.drill, rehearsal)
         if isinstance(injection, CannotInject):
             return DrillRow(drill=name, does="", status="skipped", why=injection.why)
-        if injection.from_start:
-            rehearsal = msgspec.structs.replace(rehearsal, at_step=0)
+        at_step = 0 if injection.from_start else injection.at_step
+        if at_step is not None:
+            rehearsal = msgspec.structs.replace(rehearsal, at_step=at_step)
         began = time.time()
         self._audience.running(name, injection.does)
         try:

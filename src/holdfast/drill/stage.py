@@ -102,13 +102,11 @@ class Stage:
 
     # --- the gate: the rank waits there, so that a fault comes at its step and not near it -------
 
-    def order(
-        self, how: str, seconds: float = 0.0, *, step: int | None = None, waits: bool = False
-    ) -> None:
+    def order(self, how: str, seconds: float = 0.0, *, waits: bool = False) -> None:
         """The rank breaks so when it comes to the step, or ('wait') waits to be broken. Once.
         `waits`: it breaks when it was released."""
-        when = self.rehearsal.at_step if step is None else step
-        order = {"step": when, "how": how, "seconds": seconds} | ({"waits": True} if waits else {})
+        order: dict[str, object] = {"step": self.rehearsal.at_step, "how": how, "seconds": seconds}
+        order |= {"waits": True} if waits else {}
         self.folder.order(self.rehearsal.rank).write_text(json.dumps(order))
 
     def at_the_gate(self) -> bool:

@@ -42,10 +42,10 @@ def test_the_rank_is_told_once_at_the_step_of_the_rehearsal(tmp_path: Path) -> N
 
 
 def test_a_further_attempt_is_told_again_at_the_same_step(tmp_path: Path) -> None:
-    stage, act = a_stage(tmp_path / "1"), BreakInside(how="raise", step=9, times=2)
+    stage, act = a_stage(tmp_path / "1"), BreakInside(how="raise", times=2)
     InsideCarrier().prepare(act, stage)
     first = obey(stage, 0)
     InsideCarrier().inject(act, stage)
-    assert obey(stage, 1) == first == {"step": 9, "how": "raise", "seconds": 0.0}
+    assert obey(stage, 1) == first == {"step": 23, "how": "raise", "seconds": 0.0}
     InsideCarrier().inject(act, stage)
     assert not stage.folder.order(2).exists()

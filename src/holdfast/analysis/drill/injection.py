@@ -42,10 +42,8 @@ class BreakInside(Act, frozen=True, kw_only=True):
     how: str
     """'raise', 'exit', 'hang', 'hold-gil'…: a name that rank/witness/breakages.py knows"""
     seconds: float = 0.0
-    step: int | None = None
-    """of the process, instead of the rehearsal's"""
     times: int = 1
-    """in so many attempts, each at that step of its process"""
+    """in so many attempts, each when its process has taken as many steps"""
 
 
 class Preempt(Act, frozen=True, kw_only=True):
@@ -74,6 +72,8 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """slugs that may be said as well, since they are true"""
     notice_within: float | None = None
     """seconds after which it must have been named; None: as usual for such a fault (bounds.py)"""
+    at_step: int | None = None
+    """instead of the rehearsal's"""
     from_start: bool = False
     """there before the job is started, whatever the rehearsal's step"""
     lifted: bool = False

@@ -142,7 +142,8 @@ def raise_in_every_attempt(rehearsal: Rehearsal) -> Injection | CannotInject:
     return Injection(
         does=f"rank {rehearsal.rank} raises an exception at step {step} of every attempt, until "
         "the run ends; then the job is started again",
-        act=BreakInside(how="raise", step=step, times=2),
+        act=BreakInside(how="raise", times=2),
+        at_step=step,
         then=Then.GIVES_UP,
         beside=("python-exception",),
         notice_within=A_WHOLE_ATTEMPT,
