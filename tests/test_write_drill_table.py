@@ -49,7 +49,7 @@ def test_each_fault_is_shown_from_the_first_job_that_tried_it() -> None:
 
 def test_what_was_broken_is_never_left_out() -> None:
     table = writer.readme_table({"DDP": a_report(a_row(), *BROKEN)}, "2026-11-16")
-    assert "| rank-stuck, DDP | 8.4 s | **wrong**: straggler: rank 3 |" in table
+    assert "| rank-stuck, DDP | 8.4 s | **wrong** straggler: rank 3 |" in table
     assert "**broken**: name, loss, clean |" in table
     assert "| save-killed, DDP |" in table
     assert "2 broke a promise" in table

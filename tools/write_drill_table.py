@@ -89,11 +89,16 @@ def _tried(report: DrillReport) -> int:
 def _cells(row: DrillRow) -> tuple[str, ...]:
     return (
         seconds(row.noticed),
-        {True: row.named or "right", False: f"**wrong**: {row.named}", None: "-"}[row.named_right],
-        seconds(row.recovered) if row.recovered is not None else "not interrupted",
+        _named(row),
+        seconds(row.recovered),
         "0" if row.repeated is None else str(row.repeated),
         _result(row),
     )
+
+
+def _named(row: DrillRow) -> str:
+    word = drill_table.naming(row)
+    return f"**{word}** {row.named}".rstrip() if row.named_right is False else row.named or word
 
 
 def _result(row: DrillRow) -> str:

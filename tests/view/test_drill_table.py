@@ -111,3 +111,13 @@ def test_the_command_can_be_typed_again() -> None:
     assert command_line(report) == "holdfast drill --nproc-per-node 2 'my train.py' '{folder}/x'"
     other = a_report(command=("t.py",), hosts=2, runner="torchrun")
     assert command_line(other) == "holdfast drill --hosts 2 --runner torchrun t.py"
+
+
+@pytest.mark.parametrize(
+    ("right", "named", "said"),
+    [(True, "rank-killed: rank 2", "right"), (False, "straggler: rank 3", "WRONG"),
+     (False, "", "never"), (None, "", "-")],
+)  # fmt: skip
+def test_whether_it_was_named(right: bool | None, named: str, said: str) -> None:
+    row = a_row(named_right=right, named=named)
+    assert Table(["rank-killed"], 120).row(row).split()[3] == said

@@ -79,6 +79,14 @@ def test_a_job_that_never_came_back_is_not_shown_as_training() -> None:
     assert kinds(msgspec.structs.replace(gone, noticed=None))[2:] == ["unnoticed"]
 
 
+def test_a_start_without_a_step_is_no_ending() -> None:
+    row = GOES_ON
+    again = Happened(t=row.timeline[-1].t + 1, what="started again", kind="start")
+    end = Happened(t=again.t + 9, what="ended", kind="end")
+    twice = msgspec.structs.replace(row, timeline=(*row.timeline[:-1], again, end))
+    assert kinds(twice) == ["starting", "training", "ending", "starting"]
+
+
 def test_of_a_skipped_one_nothing_is_drawn() -> None:
     assert segments(SKIPPED[0]) == []
     assert drawing(SKIPPED[0], Window(0, 1)) == ""

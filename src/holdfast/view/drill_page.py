@@ -8,7 +8,15 @@ from holdfast import text
 from holdfast.analysis.drill.outcome import Comparison, DrillReport, DrillRow
 from holdfast.view import drill_curve, drill_timeline
 from holdfast.view.drill_style import STYLE
-from holdfast.view.drill_table import NONE, command_line, counts, last_line, reason_of, seconds
+from holdfast.view.drill_table import (
+    NONE,
+    command_line,
+    counts,
+    last_line,
+    naming,
+    reason_of,
+    seconds,
+)
 from holdfast.view.svg import element, escaped, text_of
 from holdfast.view.text import harmless
 
@@ -112,10 +120,9 @@ def _row(row: DrillRow) -> str:
     if row.status == "skipped":
         why = element("td", _with_commands(row.why), class_="why", colspan=len(HEADS) - 2)
         return element("tr", name + why + element("td", _badge(row)))
-    named = {True: "right", False: "wrong", None: NONE}[row.named_right]
     cells = (
         _cell(seconds(row.noticed)),
-        element("td", escaped(named) + _detail(row.named),
+        element("td", escaped(naming(row)) + _detail(row.named),
                 class_="bad" if row.named_right is False else None),
         _cell(seconds(row.recovered)),
         _cell(NONE if row.repeated is None else str(row.repeated), kind="number"),

@@ -78,7 +78,8 @@ svg text { font: 11px system-ui, -apple-system, "Segoe UI", sans-serif; fill: va
 .down { fill: var(--down); } .ending { fill: var(--ending); }
 .fault { stroke: var(--fault); stroke-width: 2.5; fill: none; }
 .said { fill: var(--paper); stroke: var(--said); stroke-width: 2; }
-.resume { fill: var(--resume); } .lifted { fill: var(--quiet); }
+.resume { fill: var(--resume); }
+.lifted { fill: var(--paper); stroke: var(--said); stroke-width: 1.5; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 18px; padding: 0;
   margin: 8px 0 14px; font-size: 13px; }
 .legend li { display: flex; align-items: center; gap: 6px; }

@@ -85,7 +85,7 @@ class Table:
         compared = (row.data, row.loss, row.weights)
         return [
             seconds(row.noticed),
-            {True: "right", False: "WRONG", None: NONE}[row.named_right],
+            naming(row).upper() if row.named and row.named_right is False else naming(row),
             seconds(row.recovered),
             NONE if row.repeated is None else str(row.repeated),
             *(compared if self._wide else (worst(compared),)),
@@ -107,6 +107,13 @@ def _taken(columns: Sequence[Column], gap: str) -> int:
 
 def name_of(drill: str) -> str:
     return harmless(drill)
+
+
+def naming(row: DrillRow) -> str:
+    """'right', 'wrong', 'never'; '-' where no name was to be expected."""
+    if row.named_right is None:
+        return NONE
+    return "right" if row.named_right else "wrong" if row.named else "never"
 
 
 def worst(compared: Sequence[Comparison]) -> Comparison:

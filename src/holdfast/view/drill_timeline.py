@@ -81,7 +81,7 @@ def segments(row: DrillRow) -> list[Segment]:
         at = max(at, one.end)
     if end > at:
         over = trained > zero or not row.timeline
-        made += [Segment("ending", at, end)] if over else _gap(row, at, end, after=True)
+        made += _tail(row, at, end) if over else _gap(row, at, end, after=True)
     return [one._replace(start=one.start - zero, end=one.end - zero) for one in made
             if one.end > one.start]  # fmt: skip
 
@@ -114,6 +114,12 @@ def _gap(row: DrillRow, start: float, end: float, *, after: bool) -> list[Segmen
     said = end if row.noticed is None else fault + row.noticed
     middle = min(max(said, start), end)
     return [Segment("unnoticed", start, middle), Segment("down", middle, end)]
+
+
+def _tail(row: DrillRow, start: float, end: float) -> list[Segment]:
+    """Behind the last step: it ends, or was started again and took none."""
+    again = next((one.t for one in row.timeline if one.kind == "start" and one.t > start), end)
+    return [Segment("ending", start, again), Segment("starting", again, end)]
 
 
 def window(rows: Sequence[DrillRow]) -> Window:
@@ -193,19 +199,23 @@ def _mark(one: Happened, t: float, shown: Window) -> str:
         shape = element("path", title, d=f"M{x:.1f} {TOP - 5}V{TOP + BAR + 5}", class_="fault")
     elif one.kind == "said":
         shape = element("circle", title, cx=x, cy=middle, r=3.6, class_="said")
+    elif one.kind == "lifted":
+        shape = element("rect", title, x=x - 3.2, y=middle - 3.2, width=6.4, height=6.4,
+                        class_="lifted")  # fmt: skip
     else:
-        tip, base = (TOP - 1, TOP - 7) if one.kind == "lifted" else (TOP + BAR - 1, TOP + BAR + 6)
+        tip, base = TOP + BAR - 1, TOP + BAR + 6
         points = f"{x - 4.5:.1f},{base} {x + 4.5:.1f},{base} {x:.1f},{tip}"
-        shape = element("polygon", title, points=points, class_=one.kind)
+        shape = element("polygon", title, points=points, class_="resume")
     return shape
 
 
 def _labels(row: DrillRow, shown: Window) -> list[str]:
     """Above the bar when it was noticed, below it when training was back: they never collide."""
+    stopped = any(one.kind == "resume" for one in row.timeline)
     made = []
     for words, t, y in (
         ("noticed", row.noticed, TOP - 6),
-        ("back in training", row.recovered, TOP + BAR + 13),
+        ("back in training", row.recovered if stopped else None, TOP + BAR + 13),
     ):
         if t is None or t > shown.end:
             continue
@@ -233,7 +243,7 @@ def legend() -> str:
         "fault": element("path", d="M9 0V13", class_="fault"),
         "said": element("circle", cx=9, cy=7, r=3.6, class_="said"),
         "resume": element("polygon", points="4.5,11 13.5,11 9,3", class_="resume"),
-        "lifted": element("polygon", points="4.5,3 13.5,3 9,11", class_="lifted"),
+        "lifted": element("rect", x=5.8, y=3.8, width=6.4, height=6.4, class_="lifted"),
     }
     drawn = [element("li", _svg(sign, 13, wide=18) + escaped(MARKS[kind]))
              for kind, sign in signs.items()]  # fmt: skip
