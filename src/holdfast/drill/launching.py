@@ -79,6 +79,8 @@ def reap(stage: Stage) -> None:
     for one in stage.launchers.values():
         one.process.wait()
         one.reader.join(5)
+        if one.process.stdout and not one.reader.is_alive():
+            one.process.stdout.close()
 
 
 def combined(codes: dict[str, int | None]) -> int | None:
