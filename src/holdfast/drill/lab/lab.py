@@ -8,6 +8,7 @@ import shutil
 import string
 import subprocess
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
 
@@ -198,6 +199,10 @@ def _require_permission() -> None:
     missing = [name for name in ("nft", "nsenter", "mount") if not shutil.which(name)]
     if missing:
         raise LabUnavailableError(f"a lab of several hosts needs {' and '.join(missing)}")
+    if find_spec("pyroute2") is None:
+        raise LabUnavailableError(
+            "a lab of several hosts needs pyroute2: `pip install 'holdfast[lab]'`"
+        )
     try:
         namespaces.in_own_thread(lambda: namespaces.unshare(namespaces.OF_A_HOST))
     except OSError as problem:
