@@ -319,6 +319,31 @@ def test_a_damaged_checkpoint_costs_one_save() -> None:
     assert promises(Play(resumes=0).change_injection(costs_saves=1).row()) == ["repeat"]
 
 
+def test_a_damaged_checkpoint_that_was_loaded_unnoticed() -> None:
+    """One flipped bit, which torch.load does not see: the weights are almost those of the step."""
+    play = Play(resumes=20).change_injection(costs_saves=1)
+    play.second = [
+        replace(one, start=replace(one.start, weights="flipped"))
+        for one in play.second
+        if one.start
+    ]
+    other_from(play, 1, weights=other_weights, loss=other_loss)
+    row = play.row()
+    assert promises(row) == ["loss", "weights"]
+    assert row.broken[0].slug == "checkpoint-corrupt"
+    assert "verify" in row.broken[0].fix
+
+
+def test_what_a_script_deals_with_itself_need_not_be_named_but_excuses_no_false_alarm() -> None:
+    """The runner was told of no save: it cannot know of what became of one."""
+    play = Play(resumes=10).change_injection(costs_saves=1, told_by_checkpoint=True)
+    listing = tuple((f"c/step_{at}.pt", 9, 1 + at / 2 + 0.1) for at in (10, 20))
+    play.change(saved=(), listing=listing, said=())
+    assert play.row().status == "kept"
+    early = Spoken(t=2.0, kind="notice", slug="rank-stuck", ranks=(1,))
+    assert promises(play.change(said=(early,)).row()) == ["name"]
+
+
 def other_from(play: Play, first: int, **fields: Callable[[int, int], object]) -> None:
     """From that step of the resumed attempt on, other values in these fields."""
     for rank, one in enumerate(play.second):

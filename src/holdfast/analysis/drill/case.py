@@ -67,6 +67,12 @@ class Case(NamedTuple):
         return saved_when_listed(self.observed, first) if first else ()
 
     @property
+    def newest_whole(self) -> int:
+        """Step of the newest checkpoint that the fault left whole; 0: none."""
+        saved, damaged = self.saved, self.injection.costs_saves
+        return saved[-1 - damaged] if len(saved) > damaged else 0
+
+    @property
     def waits_since(self) -> float:
         """When the rank came to the step of the fault, which may be a moment before it."""
         gates = [one.gate for one in self.observed.attempts if one.gate]

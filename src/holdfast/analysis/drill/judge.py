@@ -174,10 +174,9 @@ def _broken(case: Case, named: Naming, state: _State) -> Iterator[BrokenPromise]
 
 def _misnamed(case: Case, named: Naming) -> Iterator[BrokenPromise]:
     bound = notice_bound(case.injection, case.rehearsal)
-    if named.noticed is None and _deals_with_it_in_silence(case):
-        return
     if named.noticed is None:
-        yield BrokenPromise(promise="notice", seen="nothing was said about the fault")
+        if not _deals_with_it_in_silence(case):
+            yield BrokenPromise(promise="notice", seen="nothing was said about the fault")
     elif bound is not None and named.noticed > bound:
         seen = f"noticed after {named.noticed:.1f} s, promised within {bound:.0f} s"
         yield BrokenPromise(promise="notice", seen=seen)

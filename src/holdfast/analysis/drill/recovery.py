@@ -172,7 +172,7 @@ def resumed_too_early(case: Case) -> BrokenPromise | None:
 
 def _lost_work(case: Case, one: AlignedAttempt, step: int) -> BrokenPromise | None:
     saved, costs = case.saved, case.injection.costs_saves
-    newest = saved[-1 - costs] if len(saved) > costs else 0
+    newest = case.newest_whole
     if step < newest:
         there = f"although a checkpoint of step {newest} was there"
         return _early(case, one, step, there, RESUME)

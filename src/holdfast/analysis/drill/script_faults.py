@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from holdfast.analysis.drill import recovery
 from holdfast.analysis.drill.align import AlignedAttempt
 from holdfast.analysis.drill.case import Case
 from holdfast.analysis.drill.compare import Compared
@@ -47,6 +48,8 @@ def script_fault(case: Case, data: Compared, loss: Compared, weights: Compared) 
     resumed = _resumed_before(case, first)
     if resumed is None or resumed.trace is None:
         return AS_A_RESULT
+    if case.injection.costs_saves and resumed.trace.base > case.newest_whole:
+        return ScriptFault("checkpoint-corrupt", case.injection.fails_without or recovery.KEEP_TWO)
     if weights.step == resumed.trace.base:
         return WEIGHTS
     # Weights and inputs of this step were right. Where its loss was, too, its update was not.
