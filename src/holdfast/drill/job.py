@@ -144,6 +144,7 @@ class DrillJob:
         if self._lifted is None:
             self._lift()
         launching.reap(self._stage)
+        self._stage.lost.clear()
         self._start()
         return True
 

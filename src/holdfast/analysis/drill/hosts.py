@@ -17,5 +17,11 @@ def other_host(rehearsal: Rehearsal) -> str:
     return host if host != store_host(job) else job.hosts[-1]
 
 
+def named_for(rehearsal: Rehearsal) -> tuple[str, ...]:
+    """The rank's host, where several tell them apart."""
+    job = rehearsal.job
+    return (job.host_of(rehearsal.rank),) if len(job.hosts) > 1 else ()
+
+
 def ranks_without(job: JobShape, host: str) -> int:
     return sum(job.host_of(rank) != host for rank in range(job.ranks))

@@ -24,6 +24,7 @@ import signal
 from collections.abc import Sequence
 
 from holdfast import text
+from holdfast.analysis.drill import hosts
 from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import lost_nodes, phrases
@@ -199,4 +200,5 @@ def tell_the_launcher_to_stop(rehearsal: Rehearsal) -> Injection:
         act=SignalProcess(number=signal.SIGTERM, to="launcher"),
         then=Then.ENDS,
         culprits=(),
+        hosts=hosts.named_for(rehearsal),
     )

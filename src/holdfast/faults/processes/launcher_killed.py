@@ -20,7 +20,10 @@ from __future__ import annotations
 
 import signal
 
+import msgspec
+
 from holdfast import shell_words
+from holdfast.analysis.drill import hosts
 from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.logs.wreckage import Wreckage
@@ -99,10 +102,38 @@ AT_NEXT_START = 60.0
 
 @FAULT.drill()
 def kill_the_launcher(rehearsal: Rehearsal) -> Injection:
+    if len(rehearsal.job.hosts) > 1:
+        return _kill_that_of_one_host(rehearsal)
     return Injection(
         does=f"SIGKILL to the launcher {rehearsal.when}; then the job is started again",
         act=SignalProcess(number=signal.SIGKILL, to="launcher"),
         then=Then.ENDS,
         culprits=(),
         notice_within=AT_NEXT_START,
+    )
+
+
+def _kill_that_of_one_host(rehearsal: Rehearsal) -> Injection:
+    """The others see a node that is lost, and go on without it, unless it was the coordinator's."""
+    job, host = rehearsal.job, rehearsal.job.host_of(rehearsal.rank)
+    kill = Injection(
+        does=f"SIGKILL to the launcher of {host} {rehearsal.when}; the others go on without it",
+        act=SignalProcess(number=signal.SIGKILL, to="launcher"),
+        then=Then.RESTARTS,
+        slugs=("node-lost",),
+        culprits=(),
+        hosts=(host,),
+        fewest_hosts=1,
+        world=hosts.ranks_without(job, host),
+    )
+    if host != hosts.store_host(job):
+        return kill
+    return msgspec.structs.replace(
+        kill,
+        does=f"SIGKILL to the launcher of {host}, which coordinates, {rehearsal.when}; then the "
+        "job is started again",
+        then=Then.ENDS,
+        slugs=("store-host-lost",),
+        beside=(FAULT.slug,),  # the next run there finds it out
+        world=None,
     )

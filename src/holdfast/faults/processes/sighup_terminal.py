@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import signal
 
+from holdfast.analysis.drill import hosts
 from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
@@ -107,4 +108,5 @@ def close_the_terminal(rehearsal: Rehearsal) -> Injection:
         act=SignalProcess(number=signal.SIGHUP, to="launcher"),
         then=Then.ENDS,
         culprits=(),
+        hosts=hosts.named_for(rehearsal),
     )
