@@ -59,6 +59,12 @@ class EnvironmentFailure(Error, RuntimeError):  # noqa: N818 - no error of the c
     """What was asked for is fine, but this machine does not let holdfast do it."""
 
 
+class CheckpointsGone(EnvironmentFailure):
+    """The run had saved checkpoints, and they are no longer there."""
+
+    slugs = ("restart-from-zero",)
+
+
 class FolderNotShared(EnvironmentFailure):
     """Machines of a job have folders of their own where they should share one."""
 

@@ -57,7 +57,7 @@ def test_says_what_it_does_and_what_must_become_of_it(
     assert isinstance(answer, Injection)
     assert answer.does
     assert set(answer.slugs) <= SLUGS
-    assert set(answer.beside) <= SLUGS
+    assert set(answer.beside) | set(answer.blameless) <= SLUGS
     assert answer.culprits is not None
     assert set(answer.culprits) <= set(range(rehearsal.job.ranks))
     assert set(answer.hosts) <= set(rehearsal.job.hosts)

@@ -24,7 +24,13 @@ from holdfast.checkpoint.files import DISK, Files
 from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.resume_decision import RankLook, ResumeDecision
 from holdfast.checkpoint.verify import BytesTaker
-from holdfast.errors import EnvironmentFailure, Error, FolderNotShared, ResumeRefused
+from holdfast.errors import (
+    CheckpointsGone,
+    EnvironmentFailure,
+    Error,
+    FolderNotShared,
+    ResumeRefused,
+)
 from holdfast.rank.events import tell
 from holdfast.rank.print_line import say
 from holdfast.system.filesystem import LOCAL, filesystem_at
@@ -145,8 +151,9 @@ def follow(view: RankDisk) -> Question:
 
 
 def _refusal(asked: Question) -> Error:
-    if asked.slugs == FolderNotShared.slugs:
-        return FolderNotShared(asked.refusal, hint=asked.hint)
+    for kind in (FolderNotShared, CheckpointsGone):
+        if asked.slugs == kind.slugs:
+            return kind(asked.refusal, hint=asked.hint)
     if asked.slugs:
         return ResumeRefused(asked.refusal, hint=asked.hint, slugs=asked.slugs)
     return EnvironmentFailure(asked.refusal, hint=asked.hint)

@@ -22,7 +22,7 @@ from holdfast.checkpoint.message_board import MessageBoard
 from holdfast.checkpoint.remote.fetch import fetch_if_none
 from holdfast.checkpoint.run_config import RunConfig
 from holdfast.checkpoint.state import State, saved_own_structure, saved_structure
-from holdfast.errors import EnvironmentFailure, Error
+from holdfast.errors import CheckpointsGone, EnvironmentFailure, Error
 from holdfast.rank.delivery import SAVED
 from holdfast.rank.events import has_launcher, tell
 from holdfast.rank.phase import phase
@@ -164,7 +164,7 @@ def _lead(
 def _refuse_if_emptied(folder: str, saved: str) -> None:
     """The launcher remembers what an earlier attempt saved here."""
     if saved and os.path.dirname(saved) == folder:
-        raise EnvironmentFailure(
+        raise CheckpointsGone(
             f"an earlier attempt of this run saved {saved}, and now there is no checkpoint in "
             f"{folder}: not starting at step 0",
             hint="is its disk mounted? To begin at step 0 anyway, set HOLDFAST_ACCEPT=fresh",

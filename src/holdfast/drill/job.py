@@ -124,7 +124,7 @@ class DrillJob:
             return False
         since = self._stage.injected or self._injected
         heard = self._command.runner.heard(self._stage.folder)
-        right = ("", *self._injection.slugs)
+        right = ("", *self._injection.slugs, *self._injection.blameless)
         return since is not None and any(
             one.t >= since and one.slug in right for one in heard.spoken
         )
@@ -138,7 +138,8 @@ class DrillJob:
 
     def _starts_again(self) -> bool:
         """As a scheduler would, where the rehearsal is that the run ends."""
-        wanted = self._injection and self._injection.then in AGAIN
+        then = self._injection.then if self._injection else None
+        wanted = then in AGAIN or (then is Then.RECOVERS and self._codes[-1] not in (0, None))
         if not wanted or self._injected is None or len(self._starts) == STARTS:
             return False
         if self._lifted is None:

@@ -504,3 +504,20 @@ def test_the_timeline_is_in_order_and_says_each_thing_once() -> None:
     ]  # fmt: skip
     assert [len(one.points) for one in row.trained] == [25, 10]
     assert row.trained[1].points[0][1] == 21
+
+
+def test_a_name_that_blames_no_rank_and_one_that_may_blame_any() -> None:
+    play = Play()
+    about = Spoken(t=play.fault_at + 1, kind="notice", slug="slow-rank", ranks=())
+    play.change_injection(slugs=("slow-rank",), culprits=(2,), blameless=("disk-full",))
+    for slug, named, is_right in (
+        ("slow-rank", (2,), True),
+        ("slow-rank", (1,), False),
+        ("slow-rank", (), False),
+        ("disk-full", (), True),
+        ("disk-full", (1,), False),
+    ):
+        said = replace(about, slug=slug, ranks=named)
+        assert play.change(said=(said,)).row().named_right == is_right, said
+    play.change_injection(any_rank=True)
+    assert play.change(said=(replace(about, ranks=(1,)),)).row().named_right

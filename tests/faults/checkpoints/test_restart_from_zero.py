@@ -26,7 +26,7 @@ from tests.faults.table import (
     recognises,
     run_table,
 )
-from tests.run.scenes import a_scene
+from tests.run.scenes import a_scene, ended, words
 
 
 def first(attempt: int = 0, **changes: Any) -> FirstStepState:
@@ -52,8 +52,22 @@ def restarted(**account: Any) -> Scene:
     return a_scene(attempt=1, checkpoints=CheckpointAccount(**{"reached": 57, **account}))
 
 
+GONE = words(
+    "CheckpointsGone",
+    "an earlier attempt of this run saved /ckpts/step-000000040, and now there is no checkpoint in "
+    "/ckpts: not starting at step 0",
+    hint="is its disk mounted? To begin at step 0 anyway, set HOLDFAST_ACCEPT=fresh",
+    slugs=("restart-from-zero",),
+)
+
 test_run = run_table(
     "restart-from-zero",
+    notices(
+        a_scene([ended(0, 1, said=GONE), ended(1, 1, said=GONE)], attempt=1),
+        ranks=[0, 1],
+        certain=True,
+        saying=["saved /ckpts/step-000000040, and now there is no checkpoint", "HOLDFAST_ACCEPT"],
+    ),
     notices(
         restarted(first_steps=(first(), first(1))),
         ranks=[],

@@ -96,6 +96,9 @@ test_run = run_table(
         saying=["ranks 0-1 lost a peer", "no rank shows the cause"],
     ),
     overlooks(a_scene()),
+    overlooks(  # the fault that it names says so
+        a_scene([ended(0, 1, said=words("RanksDiffer", "ranks differ", slugs=("ranks-differ",)))])
+    ),
     overlooks(a_scene([a_rank(0), ended(1, 0)])),
     overlooks(a_scene([ended(0, -signal.SIGKILL, at=NOW - 2), lost_its_peer(1)])),
     # another rank had left: what a wrapper makes of the lost connection is an echo too

@@ -19,7 +19,7 @@ class LimitMemory(Act, frozen=True, kw_only=True):
 class LimitCpu(Act, frozen=True, kw_only=True):
     """The rank gets so little CPU time that each step takes many times as long."""
 
-    seconds: float = 20.0
+    seconds: float = 30.0
     """that the rest of the job takes at the least: less is not known to be a change of pace"""
 
 

@@ -66,6 +66,8 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """ranks that must be named; None: the rehearsal's rank; empty: none need be"""
     any_rank: bool = False
     """whichever meets it may be named"""
+    blameless: tuple[str, ...] = ()
+    """further right names, which blame no rank: a quota on a rank is a lack of CPU time"""
     hosts: tuple[str, ...] = ()
     """of which one must be named, for a fault of a host or of a link"""
     beside: tuple[str, ...] = ()

@@ -66,9 +66,10 @@ def naming(
 
 def is_right(one: Spoken, injection: Injection, job: JobShape) -> bool:
     """Other launchers give no names: there the rank alone decides."""
-    if one.slug not in injection.slugs and (one.slug or job.runner == "holdfast"):
+    blameless = one.slug in injection.blameless and not one.ranks
+    if one.slug not in injection.slugs and not blameless and (one.slug or job.runner == "holdfast"):
         return False
-    if injection.any_rank:
+    if injection.any_rank or blameless:
         return True
     culprits = set(injection.culprits or ())
     if not culprits and not injection.hosts:

@@ -59,6 +59,7 @@ class Reference(NamedTuple):
             gpus=gpus,
             patience=patience,
             runner=runner,
+            seconds_per_step=self.seconds_per_step,
         )
 
 

@@ -29,6 +29,8 @@ class JobShape(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 8.0
     """seconds, as the runner is told"""
     runner: str = "holdfast"
+    seconds_per_step: float = 0.0
+    """0: not known"""
 
     def host_of(self, rank: int) -> str:
         return self.hosts[rank * len(self.hosts) // self.ranks]

@@ -37,8 +37,16 @@ class HideCarrier(Carrier):
         if folder == stage.folder.work:
             raise CannotInjectHere(SAVES_BESIDE_ITSELF)
         pause_until_quiet(folder, seconds=QUIET_WITHIN)
-        folder.rename(stage.folder.path / "hidden")
+        self.hidden = folder.rename(stage.folder.path / "hidden")
         kill_rank(stage)
+
+    def lift(self, act: HideCheckpoints, stage: Stage) -> None:  # noqa: ARG002
+        """Unless the job has begun new ones there."""
+        folder = stage.checkpoints
+        if folder is not None and not checkpoints.find(stage.folder.listing()):
+            if folder.exists():
+                folder.rename(stage.folder.path / "empty")
+            self.hidden.rename(folder)
 
 
 def kill_rank(stage: Stage) -> None:

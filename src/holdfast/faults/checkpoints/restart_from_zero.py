@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from holdfast.analysis.drill.host_acts import HideCheckpoints
 from holdfast.analysis.drill.injection import CannotInject, Injection, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
+from holdfast.analysis.job import resume_refused
 from holdfast.analysis.logs.patterns import resume
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.scene import attempt_start
@@ -73,6 +74,22 @@ def attempt_started_from_scratch(scene: Scene) -> Verdict | None:
         return None
     sure = "" if began.sure else " (likely, not certain)"
     return _say(kept, began.why + sure, Evidence(quote=began.why, rank=0))
+
+
+@FAULT.run
+def resume_refused_to_begin_again(scene: Scene) -> Verdict | None:
+    """Not fatal: the next attempt may find its disk again."""
+    found = resume_refused.refused(scene, FAULT.slug)
+    if found is None:
+        return None
+    return FAULT.verdict(
+        found.sentence,
+        ranks=found.ranks,
+        victims=found.victims,
+        certain=True,
+        fix=found.hint,
+        evidence=found.evidence,
+    )
 
 
 def _exactly(resumed: Resumed, kept: CheckpointAccount) -> Verdict:
@@ -223,7 +240,7 @@ UNTIL_THE_RESUME = 120.0
 
 @FAULT.drill()
 def checkpoints_are_out_of_reach(rehearsal: Rehearsal) -> Injection | CannotInject:
-    """The job may well begin again: what is tried is that this is said."""
+    """It begins again or refuses to: either is said, and it trains on once they are back."""
     before = [step for step in rehearsal.job.saved_after if step <= rehearsal.at_step]
     if not before:
         return CannotInject(f"the job saves nothing before step {rehearsal.at_step}")
@@ -231,8 +248,9 @@ def checkpoints_are_out_of_reach(rehearsal: Rehearsal) -> Injection | CannotInje
         does=f"the checkpoint folder moved away, and SIGKILL to rank {rehearsal.rank}, "
         f"{rehearsal.when}",
         act=HideCheckpoints(),
-        then=Then.RESTARTS,
+        then=Then.RECOVERS,
         culprits=(),
+        any_rank=True,
         beside=("rank-killed",),
         notice_within=UNTIL_THE_RESUME,
         costs_saves=len(before),

@@ -51,6 +51,8 @@ def rank_raised_first(scene: Scene) -> Verdict | None:
     raised = [e for e in exits.cause(scene) if not e.signal]
     if not raised or (all(e.mute for e in raised) and waits.analyse(scene).mismatch):
         return None
+    if any(e.view.words and e.view.words.slugs for e in raised):
+        return None  # one of holdfast's own, about another fault, which says so
     if early := _all_exited_early(scene):
         return early
     first = raised[0]

@@ -171,7 +171,7 @@ def rank_gets_little_cpu(rehearsal: Rehearsal) -> Injection | CannotInject:
         does=f"a small share of a core for rank {rehearsal.rank} {rehearsal.when}",
         act=LimitCpu(),
         then=Then.GOES_ON,
-        beside=("cpu-contention",),
+        blameless=("cpu-contention",),
         lifted=True,
     )
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from holdfast import text
 from holdfast.analysis.drill.host_acts import BurnCpu
-from holdfast.analysis.drill.injection import Injection, Then
+from holdfast.analysis.drill.injection import CannotInject, Injection, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import cpu_starvation, phrases
 from holdfast.analysis.job.cpu_starvation import CpuShare
@@ -289,8 +289,15 @@ def loader_workers_exceed_cores(wreckage: Wreckage) -> Diagnosis | None:
 # --- drill ---------------------------------------------------------------------------------------
 
 
+ENOUGH = 30.0
+"""seconds that the rest of the job takes: a lack of CPU time is known after some of them"""
+
+
 @FAULT.drill()
-def other_programs_use_the_cores(rehearsal: Rehearsal) -> Injection:
+def other_programs_use_the_cores(rehearsal: Rehearsal) -> Injection | CannotInject:
+    left = (rehearsal.job.steps - rehearsal.at_step) * rehearsal.job.seconds_per_step
+    if left < ENOUGH:
+        return CannotInject(f"the job is over {left:.0f} s later: too soon for it to be noticed")
     return Injection(
         does=f"other programs on all cores {rehearsal.when}, until that was said",
         act=BurnCpu(),
