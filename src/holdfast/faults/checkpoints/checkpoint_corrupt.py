@@ -272,7 +272,7 @@ UNTIL_THE_RESUME = 120.0
 """seconds: it is met when the ranks have started again"""
 
 
-@FAULT.drill()
+@FAULT.drill(quick=True)
 def newest_checkpoint_has_a_flipped_bit(rehearsal: Rehearsal) -> Injection | CannotInject:
     return _damaged(rehearsal, "flip", "a bit flipped in the newest checkpoint")
 
