@@ -31,6 +31,9 @@ FAULTS = (
     "rank-stuck", "rank-frozen", "collective-mismatch", "disk-full", "checkpoint-corrupt",
     "checkpoint-incomplete", "external-sigterm", "launcher-killed",
 )  # fmt: skip
+RESTARTS_WORK = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""Without it torch's agent gives the ranks its own store again: with Gloo they find the addresses
+of the attempt before, and no restart comes back (pytorch/pytorch#135712)."""
 WORST_FIRST = ("differs", "unknown", "same", "identical")
 
 
@@ -41,6 +44,7 @@ def main() -> int:
     parser.add_argument("--faults", default=",".join(FAULTS))
     parser.add_argument("--out", type=Path, default=PAGE)
     typed = parser.parse_args()
+    os.environ |= RESTARTS_WORK
     if typed.peers:
         os.environ["PATH"] = f"{os.path.abspath(typed.peers)}{os.pathsep}{os.environ['PATH']}"
     others = ("torchrun", "accelerate", "ft_launcher") if typed.all_launchers else ("torchrun",)
@@ -105,7 +109,11 @@ def job_in_words(ours: DrillReport) -> str:
         f"`holdfast drill --runner …` on [examples/train.py](../examples/train.py): {ours.ranks} "
         f"CPU ranks (Gloo), {ours.steps} steps, a checkpoint every 10, `--max-restarts "
         f"{RESTARTS}`, `--patience {PATIENCE:g}` for `holdfast run`; {os.cpu_count()} cores, "
-        f"{platform.system()}, {versions}. One run each, on one small machine."
+        f"{platform.system()}, {versions}. One run each, on one small machine. All with "
+        "`TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`: without it, in this release of torch, no Gloo job "
+        "comes back from a restart of torchrun, since the ranks find the addresses of the attempt "
+        "before in its store ([pytorch#135712](https://github.com/pytorch/pytorch/issues/135712)). "
+        "`holdfast run` gives each attempt a new store."
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.analysis.drill.injection import Then
 from holdfast.analysis.drill.outcome import Spoken
-from tests.analysis.drill.jobs import Play
+from tests.analysis.drill.jobs import Play, ranks
 
 replace = msgspec.structs.replace
 
@@ -34,3 +35,12 @@ def test_what_is_said_of_a_script_that_cannot_load_is_not_about_the_fault() -> N
     assert [one.promise for one in row.broken] == ["recover"]
     early = replace(raised, t=named.t + 0.1)  # before it was started again: it is about the fault
     assert not play.change(said=(named, early)).row().named_right
+
+
+def test_a_job_that_is_told_to_stop_may_finish_first() -> None:
+    play = Play(then=Then.ENDS)
+    play.first = ranks(until=30)
+    play.second = [replace(one, start=None, steps=()) for one in play.second]
+    assert play.row().broken == ()
+    play.first = ranks(until=29)
+    assert [one.promise for one in play.row().broken] == ["recover"]

@@ -51,6 +51,11 @@ def _no_steps_after(case: Case) -> str:
     return f"{again}; {_ended(case, -1)}"
 
 
+def _was_done(case: Case) -> bool:
+    """A short job that is told to stop may take its last steps first: nothing was left to do."""
+    return case.furthest >= case.reference.steps and case.observed.exit_codes[-1] == 0
+
+
 def _ends(case: Case) -> str:
     if case.observed.exit_codes[0] is None:
         return f"{_ended(case, 0)} after the fault"
@@ -59,7 +64,7 @@ def _ends(case: Case) -> str:
     by_itself = [one for one in case.after if one.attempt.start == 0]
     if by_itself:
         return "the ranks were started again although the run had to end"
-    return _no_steps_after(case)
+    return "" if _was_done(case) else _no_steps_after(case)
 
 
 def _gives_up(case: Case) -> str:
