@@ -202,19 +202,20 @@ def read(words: Sequence[str]) -> Reports:
     return found
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exits 1 when a promise was broken."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("reports", nargs="+", metavar="NAME=FILE")
     parser.add_argument("--date", default=time.strftime("%Y-%m-%d", time.gmtime()))
-    asked = parser.parse_args()
+    asked = parser.parse_args(argv)
     reports = read(asked.reports)
     (PROOF / f"drill-{asked.date}.json").write_bytes(encoded(reports))
     (PROOF / f"drill-{asked.date}.md").write_text(proof(reports, asked.date))
     README.write_text(refreshed(README.read_text(), reports, asked.date))
     print(f"proof/drill-{asked.date}.md and .json, README.md")
-    return 0
+    return int(any(report.broken for report in reports.values()))
 
 
 if __name__ == "__main__":
