@@ -21,38 +21,36 @@ class DeviceNumbers:
     """Tensors of one number each, as integers of 64 bits; a float by its bits (`as_float`)."""
 
     def __init__(self, torch: Any, numbers: Sequence[Any]) -> None:
-        self._count = len(numbers)
+        self._found = [0] * len(numbers)
         self._copies: list[tuple[list[int], Any, Any]] = []
         """which of them, where they are to be, and the event after which they are there"""
-        with torch.no_grad():
-            by_device: dict[Any, list[int]] = {}
-            for place, one in enumerate(numbers):
+        by_device: dict[Any, list[int]] = {}
+        for place, one in enumerate(numbers):
+            if one.is_cuda:
                 by_device.setdefault(one.device, []).append(place)
-            for device, places in by_device.items():
-                bits = torch.stack([_bits(torch, numbers[place]) for place in places])
-                self._copies.append((places, *self._copy(torch, device, bits)))
+            else:
+                self._found[place] = _bits_of(one.item())
+        for device, places in by_device.items():
+            self._copy(torch, device, places, numbers)
 
-    @staticmethod
-    def _copy(torch: Any, device: Any, bits: Any) -> tuple[Any, Any]:
-        if device.type != "cuda":
-            return bits, None
-        with torch.cuda.device(device):
+    def _copy(self, torch: Any, device: Any, places: list[int], numbers: Sequence[Any]) -> None:
+        with torch.no_grad(), torch.cuda.device(device):
+            bits = torch.stack([_bits(torch, numbers[place]) for place in places])
             kept = torch.empty(len(bits), dtype=torch.int64, device="cpu", pin_memory=True)
             kept.copy_(bits, non_blocking=True)
             done = torch.cuda.Event()
             done.record()
-        return kept, done
+        self._copies.append((places, kept, done))
 
     @property
     def here(self) -> bool:
-        return all(done is None or done.query() for _, _, done in self._copies)
+        return all(done.query() for _, _, done in self._copies)
 
     def read(self) -> list[int]:
-        found = [0] * self._count
         for places, kept, _ in self._copies:
             for place, number in zip(places, kept.tolist(), strict=True):
-                found[place] = number
-        return found
+                self._found[place] = number
+        return self._found
 
 
 def _bits(torch: Any, number: Any) -> Any:
@@ -60,6 +58,13 @@ def _bits(torch: Any, number: Any) -> Any:
     if number.is_floating_point():
         return number.to(torch.float64).view(torch.int64)
     return number.to(torch.int64)
+
+
+def _bits_of(number: float) -> int:
+    """The same of a number of Python."""
+    if isinstance(number, float):
+        return int(struct.unpack("<q", struct.pack("<d", number))[0])
+    return int(number)
 
 
 def as_float(bits: int) -> float:
