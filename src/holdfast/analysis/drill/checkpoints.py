@@ -50,10 +50,6 @@ class CheckpointEntry(NamedTuple):
     finished: bool
 
     @property
-    def first_change(self) -> float:
-        return min(file.changed for file in self.files)
-
-    @property
     def changed(self) -> float:
         return max(file.changed for file in self.files)
 

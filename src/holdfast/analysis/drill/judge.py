@@ -192,7 +192,7 @@ def _misnamed(case: Case, named: Naming) -> Iterator[BrokenPromise]:
 
 
 def _deals_with_it_in_silence(case: Case) -> bool:
-    """The runner was told of no save: the script has its own."""
+    """No save was reported to the runner: the script has its own."""
     return case.injection.told_by_checkpoint and not case.observed.saved
 
 
@@ -254,8 +254,8 @@ def _other_training(case: Case, state: _State) -> Iterator[BrokenPromise]:
 def _unchecked(case: Case, state: _State, broken: set[str]) -> Iterator[str]:
     if "recover" in broken:
         return  # nothing could be compared to its end, and that is said already
-    if case.reference.steps == 0:
-        yield "recover: no optimizer step was seen in the undisturbed job"
+    for problem in case.reference.problems:
+        yield f"reference: {problem}"
     if why := recovery.early_unknown(case):
         yield f"repeat: {why}"
     for promise, found in state.promises():

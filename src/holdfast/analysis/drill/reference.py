@@ -31,12 +31,6 @@ class Reference(NamedTuple):
         return self.trace.world
 
     @property
-    def samples(self) -> int:
-        """In one step, of all ranks."""
-        taken = [facts.samples for step, facts in self.trace.steps.items() if step > 0]
-        return int(median(taken)) if taken else 0
-
-    @property
     def seconds_per_step(self) -> float:
         """Without the first step, which compiles and warms up."""
         times = [facts.t for step, facts in sorted(self.trace.steps.items()) if step > 0]
