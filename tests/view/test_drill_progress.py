@@ -87,6 +87,8 @@ def test_the_reference_in_a_line() -> None:
     assert of_reference(JOB, 11.4) == (
         "reference: 60 steps of 4 ranks in 11 s, checkpoints after steps 10, 20, 30 …; patience 8 s"
     )
+    other = of_reference(msgspec.structs.replace(JOB, runner="torchrun"), 11.4)
+    assert "patience" not in other, "it has none"
     bare = msgspec.structs.replace(JOB, ranks=1, saved_after=(), hosts=("a", "b"))
     assert of_reference(bare, 1).startswith(
         "reference: 60 steps of 1 rank on 2 lab hosts in 1.0 s, no checkpoint seen"

@@ -115,9 +115,10 @@ def of_reference(job: JobShape, took: float) -> str:
     saves = (
         f"checkpoints after {_steps(job.saved_after)}" if job.saved_after else "no checkpoint seen"
     )
+    patience = f"; patience {text.exact_duration(job.patience)}" * (job.runner == "holdfast")
     return (
         f"reference: {text.counted(job.steps, 'step')} of {text.counted(job.ranks, 'rank')}{where} "
-        f"in {seconds(took)}, {saves}; patience {text.exact_duration(job.patience)}"
+        f"in {seconds(took)}, {saves}{patience}"
     )
 
 
