@@ -31,10 +31,6 @@ class FillDisk(Act, frozen=True, kw_only=True):
     """The file system of the checkpoint folder is full."""
 
 
-class ShrinkSharedMemory(Act, frozen=True, kw_only=True):
-    """The folder of shared memory has no room left."""
-
-
 class DamageCheckpoint(Act, frozen=True, kw_only=True):
     """The newest checkpoint is damaged, and the rank killed."""
 

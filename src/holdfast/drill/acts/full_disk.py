@@ -1,6 +1,6 @@
-"""File systems of the job's own that get full: for its checkpoints, and for shared memory.
+"""A file system of the job's own for its checkpoints, which gets full.
 
-They are small only at the gate: tmpfs takes another size while it is mounted, so nothing has to be
+It is small only at the gate: tmpfs takes another size while it is mounted, so nothing has to be
 written to fill it, nor to be known beforehand of how much the job writes.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from holdfast.analysis.drill.host_acts import FillDisk, ShrinkSharedMemory
+from holdfast.analysis.drill.host_acts import FillDisk
 from holdfast.drill import own_mounts
 from holdfast.drill.acts.checkpoint_damage import SAVES_BESIDE_ITSELF
 from holdfast.drill.acts.registry import Carrier, carries_out
@@ -60,17 +60,3 @@ class FillDiskCarrier(Carrier):
 
     def lift(self, act: FillDisk, stage: Stage) -> None:  # noqa: ARG002
         self.disk.make_room()
-
-
-@carries_out(ShrinkSharedMemory)
-class SharedMemoryCarrier(Carrier):
-    def prepare(self, act: ShrinkSharedMemory, stage: Stage) -> None:
-        self.memory = FullTmpfs(stage, Path("/dev/shm"))  # noqa: S108 - not the machine's own
-        super().prepare(act, stage)
-
-    def inject(self, act: ShrinkSharedMemory, stage: Stage) -> None:  # noqa: ARG002
-        self.memory.fill()
-        stage.release()
-
-    def lift(self, act: ShrinkSharedMemory, stage: Stage) -> None:  # noqa: ARG002
-        self.memory.make_room()
