@@ -20,6 +20,7 @@ from pathlib import Path
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow
 from holdfast.drill import asked
 from holdfast.drill.conduct import Conductor, longest_allowed
+from holdfast.drill.scripted import plan
 from holdfast.errors import ConfigError
 from holdfast.view.drill_screen import DrillScreen
 
@@ -63,13 +64,14 @@ def main() -> int:
 
 def hold(runner: str, faults: str, *, reference: str = "") -> DrillReport | str:
     """A sentence where it is not installed."""
-    words = ["--runner", runner, "--faults", faults, "--patience", f"{PATIENCE:g}", "--keep",
+    words = ["--runner", runner, "--patience", f"{PATIENCE:g}", "--keep",
              *(["--reference", reference] if reference else []),
              "--nproc-per-node", str(RANKS), "--max-restarts", str(RESTARTS),
              "train.py"]  # fmt: skip
     screen = DrillScreen(sys.stderr)
     try:
-        return Conductor(asked.parse(words), screen).hold()
+        plans = [plan(fault) for fault in faults.split(",")]
+        return Conductor(asked.parse(words), screen, plans=plans).hold()
     except ConfigError as problem:
         return f"{problem} ({problem.hint})"
     finally:
