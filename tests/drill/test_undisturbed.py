@@ -42,6 +42,12 @@ def test_what_nothing_can_be_compared_with_is_refused(
     assert hint in refusal.value.hint
 
 
+def test_what_was_left_out_is_offered() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        undisturbed.refuse_unusable(observed(code=1), ["my data", "last.pt"])
+    assert "--link 'my data' (left out" in refusal.value.hint
+
+
 def test_a_job_that_trained_and_ended_well_is_used() -> None:
     undisturbed.refuse_unusable(observed())
 

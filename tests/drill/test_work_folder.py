@@ -32,6 +32,10 @@ def test_what_it_reads_is_there_and_what_it_saved_is_not(source: Path, work: Pat
     assert (work / "data" / "part.csv").read_text() == "data/part.csv"
 
 
+def test_what_may_be_data_is_told(source: Path) -> None:
+    assert work_folder.left_out(source) == ["ckpts", "deep", "last.pt"]
+
+
 def test_more_is_linked_when_asked_for(source: Path, work: Path) -> None:
     work_folder.fill(work, source, ["last.pt", "deep/er", "data"])
     assert (work / "last.pt").read_text() == "last.pt"

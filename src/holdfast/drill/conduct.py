@@ -112,7 +112,7 @@ class Conductor:
                 observed = self._run(stage, None, longest=FIRST_LIMIT)
             kept = ReferenceFile(runner=self._runner.name, command=self._command, observed=observed)
         undisturbed.keep(kept, self.folder)
-        undisturbed.refuse_unusable(observed)
+        undisturbed.refuse_unusable(observed, work_folder.left_out(self._source))
         found = reference(observed.attempts)
         job = found.shape(
             saved_after=saves.steps_saved(observed, found),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,7 +60,7 @@ def earlier(folder: str, command: tuple[str, ...]) -> ReferenceFile:
     return kept
 
 
-def refuse_unusable(observed: Observed) -> None:
+def refuse_unusable(observed: Observed, left_out: Sequence[str] = ()) -> None:
     """Raises ConfigError where nothing can be compared with it."""
     seen = f"; what it printed is in {os.path.join(observed.folder, 'screens')}"
     refused = [path for one in observed.attempts for path in one.refused]
@@ -74,8 +75,9 @@ def refuse_unusable(observed: Observed) -> None:
         raise ConfigError(
             "the job does not end well when nothing is done to it (exit code "
             f"{observed.exit_codes[-1]}){seen}",
-            hint="a file that it reads is missing? --link PATH; a wrong argument? run it with "
-            "`holdfast run` first",
+            hint=f"a file that it reads is missing? --link {word((*left_out, '')[0], 'PATH')}"
+            f"{' (left out, since it may hold checkpoints)' if left_out else ''}; a wrong "
+            "argument? run it with `holdfast run` first",
         )
     if not any(one.steps for one in observed.attempts):
         raise ConfigError(

@@ -20,11 +20,9 @@ LOOKED_AT = 2000
 
 def fill(work: Path, source: Path, links: Sequence[str]) -> None:
     """Raises ConfigError where a path behind --link is not there."""
-    for entry in sorted(os.scandir(source), key=lambda one: one.name):
-        if not entry.name.startswith(".") and entry.name not in NOT_LINKED:
-            path = Path(entry.path)
-            if not holds_checkpoints(path):
-                (work / entry.name).symlink_to(path.resolve())
+    for path in _offered(source):
+        if not holds_checkpoints(path):
+            (work / path.name).symlink_to(path.resolve())
     for name in links:
         wanted = Path(source, name)
         if not wanted.exists():
@@ -34,6 +32,16 @@ def fill(work: Path, source: Path, links: Sequence[str]) -> None:
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(wanted.resolve())
+
+
+def left_out(source: Path) -> list[str]:
+    """What looks like checkpoints, and may be data all the same: nanoGPT's are `data/*.bin`."""
+    return [path.name for path in _offered(source) if holds_checkpoints(path)]
+
+
+def _offered(source: Path) -> list[Path]:
+    names = sorted(entry.name for entry in os.scandir(source))
+    return [source / name for name in names if not name.startswith(".") and name not in NOT_LINKED]
 
 
 def holds_checkpoints(path: Path) -> bool:
