@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from holdfast import catalogue
 from holdfast.analysis.drill.injection import Then
 from holdfast.analysis.drill.outcome import BrokenPromise, DrillReport, DrillRow
 from holdfast.drill import asked
@@ -31,6 +32,15 @@ def first_cells(text: str) -> set[str]:
 
 def test_the_table_of_drills_is_up_to_date() -> None:
     assert write_drills.refreshed(PAGE) == PAGE, "run `make docs`"
+
+
+def test_the_job_of_the_table_is_one_that_every_drill_can_be_held_on() -> None:
+    told = [
+        write_drills.row(entry.fault, drill)
+        for entry in catalogue.entries()
+        for drill in entry.fault.drills
+    ]
+    assert [row for row in told if not any(f" | {then.value} | " in row for then in Then)] == []
 
 
 def test_says_what_must_become_of_the_job_in_each_case() -> None:
