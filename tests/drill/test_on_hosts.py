@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.analysis.drill.injection import Injection, Then
 from holdfast.analysis.drill.network_acts import LoseHost
-from holdfast.drill import on_hosts
+from holdfast.drill import marked_processes, on_hosts
 from holdfast.drill.job import DrillJob
 from holdfast.drill.lab import Lab
 from holdfast.drill.launching import JobCommand
@@ -42,6 +42,10 @@ class Shell:
 
 def a_stage(folder: Path) -> Stage:
     return Stage(a_rehearsal(HOSTS, at_step=0), JobFolder(folder / "job").make(), checkpoints=None)
+
+
+def environment_of(stage: Stage) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], marked_processes.MARK: str(stage.folder.witness)}
 
 
 @pytest.mark.parametrize(
@@ -81,6 +85,7 @@ def test_without_root_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 SAYS_WHO_IT_IS = """
 echo "$(uname -n) $(cat mark) $TOLD"
+touch $TMPDIR/its-own
 touch /dev/shm/left-$(uname -n)
 """
 
@@ -92,7 +97,7 @@ def test_a_launcher_runs_on_every_host_and_what_it_leaves_is_found(tmp_path: Pat
     stage = a_stage(tmp_path)
     with on_hosts.lab_hosts(HOSTS) as (stage.lab, stage.hosts):
         (stage.folder.work / "mark").write_text("shared")
-        stage.environment = {"PATH": os.environ["PATH"], "TOLD": "all"}
+        stage.environment = {**environment_of(stage), "TOLD": "all"}
         stage.environment_on = {"bravo": {"TOLD": "one"}}
         job = DrillJob(
             stage,
@@ -131,7 +136,7 @@ def test_a_host_that_was_lost_is_started_again_once_it_is_named(tmp_path: Path) 
         lifted=True,
     )
     with on_hosts.lab_hosts(HOSTS) as (stage.lab, stage.hosts):
-        stage.environment = {"PATH": os.environ["PATH"]}
+        stage.environment = environment_of(stage)
         command = JobCommand(Shell(NAMES_THE_OTHER), (), (), 1.0)
         began = time.time()
         seen = DrillJob(stage, command, injection, longest=60.0, tell=lambda _: None).run()

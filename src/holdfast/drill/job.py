@@ -21,6 +21,8 @@ LOOK_EVERY = 2.0
 """seconds between two looks at what the job's processes hold"""
 LEFT_AFTER = 10.0
 """seconds after its end in which a job may still come apart"""
+LIFTED_UNNAMED = 60.0
+"""seconds after which a fault is taken away although nobody named it"""
 STARTS = 2
 AGAIN = (Then.ENDS, Then.GIVES_UP, Then.REFUSES)
 """what a job is started again after"""
@@ -119,15 +121,17 @@ class DrillJob:
         return bool(self._injection) and self._injected is None and self._stage.at_the_gate()
 
     def _is_to_be_lifted(self) -> bool:
-        """Once it was named; not by a host that is cut off, which can only say what it misses."""
+        """Once it was named; not by a host that is cut off, which can only say what it misses.
+        Where nobody names it, as under another launcher, it does not last for ever either."""
         if not self._injection or not self._injection.lifted or self._lifted is not None:
             return False
         since = self._stage.injected or self._injected
         heard = self._command.runner.heard(self._stage.folder)
         right = ("", *self._injection.slugs, *self._injection.blameless)
-        return since is not None and any(
-            one.t >= since and one.slug in right for one in heard.spoken
-        )
+        if since is None:
+            return False
+        named = any(one.t >= since and one.slug in right for one in heard.spoken)
+        return named or time.time() - since > LIFTED_UNNAMED
 
     def _lift(self) -> None:
         assert self._injection

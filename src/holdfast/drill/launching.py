@@ -33,7 +33,8 @@ def start(stage: Stage, job: JobCommand) -> None:
 
 def start_one(stage: Stage, job: JobCommand, host: str) -> None:
     command = job.runner.command(to_start(stage, job, host))
-    folders = write_guard.allowed_folders(stage.environment, os.path.expanduser("~"))
+    environment = on_hosts.environment_on(stage, host)
+    folders = write_guard.allowed_folders(environment, os.path.expanduser("~"))
     fenced = write_fence.around(command, [*folders, *write_fence.SHORT_PLACES])
     stage.launchers[host] = _start(stage, host, stage.wrap(fenced))
 
@@ -50,8 +51,8 @@ def _start(stage: Stage, host: str, command: list[str]) -> LauncherProcess:
         process = on_hosts.start_on_host(stage, host, command)
     else:
         process = subprocess.Popen(
-            command, cwd=stage.folder.work, env=stage.environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            command, cwd=stage.folder.work, env=on_hosts.environment_on(stage, host),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             start_new_session=True,  # Ctrl-C is for the drill, which then ends the job
         )  # fmt: skip
     assert process.stdout is not None

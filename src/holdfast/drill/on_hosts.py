@@ -68,12 +68,17 @@ def meeting_options(stage: Stage, host: str, runner: str) -> list[str]:
     return options
 
 
+def environment_on(stage: Stage, host: str) -> dict[str, str]:
+    """Of the launcher there, and of the ranks that it starts."""
+    own = {"TMPDIR": TEMPORARY} if stage.hosts else {}
+    return {**stage.environment, **own, **stage.environment_on.get(host, {})}
+
+
 def start_on_host(stage: Stage, host: str, command: list[str]) -> subprocess.Popen[str]:
     assert stage.lab is not None
     outer: dict[str, str | None] = dict.fromkeys(os.environ)
     return stage.lab.start(
         stage.hosts[host], command, cwd=stage.folder.work,
-        env={**outer, **stage.environment, "TMPDIR": TEMPORARY,
-             **stage.environment_on.get(host, {})},
+        env={**outer, **environment_on(stage, host)},
         stderr=subprocess.STDOUT, errors="replace", start_new_session=True,
     )  # fmt: skip

@@ -59,6 +59,7 @@ test_run = run_table(
     overlooks(four_nodes()),
     overlooks(a_scene()),
     overlooks(a_scene(told_to_stop="SIGHUP")),
+    overlooks(on_node(four_nodes(), C, told_to_stop="SIGHUP")),
     overlooks(a_scene([a_rank(0), ended(1, -signal.SIGKILL)])),
 )
 

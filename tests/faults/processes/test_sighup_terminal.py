@@ -11,6 +11,7 @@ from tests.faults.table import (
     recognises,
     run_table,
 )
+from tests.run.node_scenes import C, four_nodes, on_node
 from tests.run.scenes import a_rank, a_scene, ended
 
 test_run = run_table(
@@ -29,8 +30,17 @@ test_run = run_table(
         certain=True,
         saying=["ended by SIGHUP", "or another process sent it"],
     ),
+    notices(
+        on_node(four_nodes(), C, told_to_stop="SIGHUP"),
+        ranks=[4, 5],
+        hosts=[C],
+        victims=[0, 1, 2, 3, 6, 7],
+        certain=True,
+        saying=["node node-c (ranks 4-5) was stopped by SIGHUP: the terminal was closed"],
+    ),
     overlooks(a_scene()),
     overlooks(a_scene(told_to_stop="SIGTERM")),
+    overlooks(on_node(four_nodes(), C, told_to_stop="SIGTERM")),
 )
 
 

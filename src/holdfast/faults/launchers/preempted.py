@@ -261,6 +261,7 @@ def take_the_machine(rehearsal: Rehearsal) -> Injection:
         act=Preempt(grace=GRACE),
         then=Then.ENDS,
         culprits=(),
+        hosts=rehearsal.job.hosts if len(rehearsal.job.hosts) > 1 else (),
     )
 
 

@@ -78,8 +78,8 @@ def node_told_to_stop(scene: Scene) -> Verdict | None:
     """One node's launcher got a signal; the others end their ranks in order, and may go on
     without it. Ctrl-C is meant for the whole job, wherever it is pressed."""
     told = lost_nodes.told_to_stop(scene)
-    if scene.told_to_stop or not told:
-        return None
+    if scene.told_to_stop or not told or told[0].told_to_stop == "SIGHUP":
+        return None  # that one is the terminal's: sighup-terminal
     sign = told[0].told_to_stop
     same = [node for node in told if node.told_to_stop == sign]
     return FAULT.verdict(

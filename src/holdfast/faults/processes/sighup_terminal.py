@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import signal
 
+from holdfast import text
 from holdfast.analysis.drill import hosts
 from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
-from holdfast.analysis.job import phrases
+from holdfast.analysis.job import lost_nodes, phrases
 from holdfast.analysis.logs import blame, stop_signals
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import exits
@@ -63,6 +64,27 @@ def terminal_closed(scene: Scene) -> Verdict | None:
         certain=True,
         fix=USE_TMUX,
         evidence=[phrases.how_it_ended(e) for e in received],
+    )
+
+
+@FAULT.run
+def terminal_of_one_node_closed(scene: Scene) -> Verdict | None:
+    """The others may go on without that node."""
+    told = [node for node in lost_nodes.told_to_stop(scene) if node.told_to_stop == "SIGHUP"]
+    if scene.told_to_stop or not told or told[0] is not lost_nodes.told_to_stop(scene)[0]:
+        return None
+    return FAULT.verdict(
+        f"{lost_nodes.with_ranks(told)} {text.plural(told, 'was', 'were')} stopped by SIGHUP: the "
+        "terminal was closed",
+        ranks=lost_nodes.ranks_of(scene, told),
+        hosts=[node.name for node in told],
+        victims=lost_nodes.victims(scene, told),
+        certain=True,
+        fix=USE_TMUX,
+        evidence=[
+            Evidence(quote=f"SIGHUP to the launcher on {node.name}", host=node.name)
+            for node in told
+        ],
     )
 
 
