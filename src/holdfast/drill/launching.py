@@ -52,7 +52,8 @@ def _start(stage: Stage, host: str, command: list[str]) -> LauncherProcess:
     else:
         process = subprocess.Popen(
             command, cwd=stage.folder.work, env=on_hosts.environment_on(stage, host),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace",
             start_new_session=True,  # Ctrl-C is for the drill, which then ends the job
         )  # fmt: skip
     assert process.stdout is not None
