@@ -17,6 +17,8 @@ from pathlib import Path
 from holdfast.drill import marked_processes
 
 SHM = "/dev/shm"  # noqa: S108 - what is looked at, not written to
+OF_KILLED = "pymp-"
+"""Python's multiprocessing keeps its sockets there: a process that is killed cannot remove it"""
 _NUMBER = re.compile(r"\d+")
 _FIXED = re.compile(r"tmp|[A-Za-z.]*")
 """how names of temporary files begin, before their random part"""
@@ -59,7 +61,8 @@ class Leftovers:
         ]
 
     def _temporary_files(self) -> list[str]:
-        return [f"tmp/{name}" for name in sorted(os.listdir(self._tmp))]
+        names = sorted(os.listdir(self._tmp))
+        return [f"tmp/{name}" for name in names if not name.startswith(OF_KILLED)]
 
 
 def more_than(left: tuple[str, ...], usual: tuple[str, ...]) -> tuple[str, ...]:
