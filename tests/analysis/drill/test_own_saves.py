@@ -6,6 +6,8 @@ import msgspec
 
 from holdfast.analysis.drill.injection import Then
 from holdfast.analysis.drill.outcome import Spoken
+from holdfast.analysis.drill.records import RankAttempt
+from holdfast.analysis.drill.reference import reference
 from tests.analysis.drill.jobs import Play, ranks
 
 replace = msgspec.structs.replace
@@ -44,3 +46,24 @@ def test_a_job_that_is_told_to_stop_may_finish_first() -> None:
     assert play.row().broken == ()
     play.first = ranks(until=29)
     assert [one.promise for one in play.row().broken] == ["recover"]
+
+
+def test_weights_that_never_change_do_not_tell_where_it_resumed() -> None:
+    """A tutorial's loss may be 0 throughout, and a plain SGD counts no steps."""
+
+    def unchanging(attempts: list[RankAttempt]) -> list[RankAttempt]:
+        return [
+            replace(
+                one,
+                start=one.start and replace(one.start, weights="x", values=(), optimizer_step=0),
+                steps=tuple(replace(step, weights="x", values=()) for step in one.steps),
+            )
+            for one in attempts
+        ]
+
+    play = Play()
+    play.reference = reference(unchanging(ranks(until=30)))
+    play.first, play.second = unchanging(play.first), unchanging(play.second)
+    row = play.row()
+    assert row.repeated is None
+    assert row.status == "unproven"

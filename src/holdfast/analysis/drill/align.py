@@ -80,7 +80,8 @@ def _found(attempt: JobAttempt, history: Sequence[Trace], reference: Reference) 
         return ResumePoint(by_weights.pop(), "weights")
     counted = _counted(attempt, reference)
     if by_weights:
-        if counted in by_weights:
+        # None counted proves nothing: a plain SGD never counts.
+        if counted and counted in by_weights:
             return ResumePoint(counted, "optimizer")
         steps = text.some_numbers(by_weights)
         return ResumePoint(None, why=f"the weights were the same after steps {steps}")
