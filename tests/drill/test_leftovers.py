@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.drill import guardian, leftovers, marked_processes
-from holdfast.drill.leftovers import Leftovers
+from holdfast.drill.leftovers import JobLeftovers
 
 HOLDS = """
 import mmap, os, sys, time
@@ -55,10 +55,10 @@ def test_processes_and_shared_memory_are_found(
 ) -> None:
     witness, process, shared = job
     (tmp_path / "tmp").mkdir()
-    seen = Leftovers(witness, tmp_path / "tmp")
+    seen = JobLeftovers(witness, tmp_path / "tmp")
     assert seen.found(seconds=0)[0].startswith(f"process {process.pid}: ")
     seen.look()
-    other = Leftovers(tmp_path / "another", tmp_path / "tmp")
+    other = JobLeftovers(tmp_path / "another", tmp_path / "tmp")
     other.look()
     assert marked_processes.end(witness) == []
     process.wait()

@@ -16,7 +16,7 @@ from holdfast.drill.lab import Lab
 from holdfast.drill.launching import JobCommand
 from holdfast.drill.layout import JobFolder
 from holdfast.drill.runners import screens
-from holdfast.drill.runners.runner import Heard, ToStart
+from holdfast.drill.runners.runner import HeardOfRunner, ToStart
 from holdfast.drill.stage import Stage
 from holdfast.errors import ConfigError
 from tests.drill.acts.lab_scene import a_rehearsal
@@ -36,8 +36,8 @@ class Shell:
     def command(self, start: ToStart) -> list[str]:
         return ["sh", "-c", self._script, "shell", *start.options]
 
-    def heard(self, folder: JobFolder) -> Heard:
-        return Heard(spoken=tuple(screens.named(folder)))
+    def heard(self, folder: JobFolder) -> HeardOfRunner:
+        return HeardOfRunner(spoken=tuple(screens.named(folder)))
 
 
 def a_stage(folder: Path) -> Stage:

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import drill
 from holdfast.drill import conduct
-from holdfast.drill.asked import Asked
+from holdfast.drill.asked import AskedDrill
 from holdfast.errors import ConfigError
 
 
@@ -55,10 +55,10 @@ def test_what_makes_no_sense_is_refused_before_anything_is_started(
 
 
 def test_the_job_is_asked_for_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[Asked, list[str]]] = []
+    seen: list[tuple[AskedDrill, list[str]]] = []
 
     class Recorder:
-        def __init__(self, asked: Asked, _audience: object, *, plans: list[drill.DrillPlan]):
+        def __init__(self, asked: AskedDrill, _audience: object, *, plans: list[drill.DrillPlan]):
             seen.append((asked, [plan.fault for plan in plans]))
 
         def hold(self) -> str:

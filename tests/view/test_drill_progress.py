@@ -8,14 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.analysis.drill.outcome import BrokenPromise
-from holdfast.view.drill_progress import Progress, about, block, of_reference, of_row, time_left
+from holdfast.view.drill_progress import (
+    DrillProgress,
+    about,
+    block,
+    of_reference,
+    of_row,
+    time_left,
+)
 from tests.view.sample_drills import BROKEN, GOES_ON, JOB, SKIPPED, a_report, a_row
 
 TIMES = st.floats(0, 1e5)
 NAMES = tuple(row.drill for row in a_report().rows)
 
 
-def drawn(progress: Progress, *, columns: int = 119, lines: int = 30, now: float = 0) -> list[str]:
+def drawn(
+    progress: DrillProgress, *, columns: int = 119, lines: int = 30, now: float = 0
+) -> list[str]:
     return block(progress, columns=columns, lines=lines, now=now, colour=False)
 
 
@@ -46,7 +55,7 @@ def test_the_time_left_is_rounded(left: float, said: str) -> None:
 
 
 def test_shows_what_is_done_what_runs_and_what_follows() -> None:
-    progress = Progress(names=NAMES, rows=[a_row()], running="straggler", what="step 12 of 60",
+    progress = DrillProgress(names=NAMES, rows=[a_row()], running="straggler", what="step 12 of 60",
                         since=100.0, reference=10.0)  # fmt: skip
     lines = drawn(progress, now=103.2)
     assert lines[2].startswith("rank-killed ")
@@ -58,9 +67,9 @@ def test_shows_what_is_done_what_runs_and_what_follows() -> None:
 
 
 def test_says_how_many_are_broken_and_no_time_before_one_is_known() -> None:
-    last = drawn(Progress(names=NAMES, rows=list(BROKEN)))[-1]
+    last = drawn(DrillProgress(names=NAMES, rows=list(BROKEN)))[-1]
     assert last == "[#####-------------------] 2 of 9 drills, 2 broken"
-    assert drawn(Progress(names=())) == ["[########################] 0 of 0 drills"]
+    assert drawn(DrillProgress(names=())) == ["[########################] 0 of 0 drills"]
 
 
 @given(
@@ -74,7 +83,9 @@ def test_never_more_than_fits_the_terminal(
 ) -> None:
     names = [f"drill-{number}" for number in range(61)]
     rows = [a_row(name) for name in names[:done]]
-    progress = Progress(names=names, rows=rows, running=names[done], what="x" * 300, reference=1)
+    progress = DrillProgress(
+        names=names, rows=rows, running=names[done], what="x" * 300, reference=1
+    )
     shown = block(progress, columns=columns, lines=lines, now=1, colour=colour)
     assert len(shown) <= max(lines, 9)
     if not colour or columns < 80:

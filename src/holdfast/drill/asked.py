@@ -18,7 +18,7 @@ QUICK_PATIENCE = 4.0
 """seconds: a hang is to be waited for, but not long"""
 
 
-class Asked(NamedTuple):
+class AskedDrill(NamedTuple):
     faults: tuple[str, ...]
     """as typed behind --faults; empty: see `everything`"""
     everything: bool
@@ -92,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse(argv: Sequence[str]) -> Asked:
+def parse(argv: Sequence[str]) -> AskedDrill:
     own: list[str] = []
     options: list[str] = []
     used = 0
@@ -114,7 +114,7 @@ def parse(argv: Sequence[str]) -> Asked:
         raise ConfigError(f"--patience must be > 0 seconds, got {patience:g}")
     if not 1 <= typed.hosts <= len(HOST_NAMES):
         raise ConfigError(f"--hosts must be 1 to {len(HOST_NAMES)}, got {typed.hosts}")
-    return Asked(
+    return AskedDrill(
         faults=tuple(name for name in typed.faults.split(",") if name),
         everything=typed.all,
         hosts=typed.hosts,

@@ -24,7 +24,7 @@ from holdfast.analysis.drill.reference import reference
 from holdfast.analysis.drill.rehearsal import DrillPlan, JobShape, Rehearsal
 from holdfast.analysis.drill.timeline import trained_attempt
 from holdfast.drill import environment, guardian, leftovers, on_hosts, undisturbed, work_folder
-from holdfast.drill.asked import HOST_NAMES, Asked
+from holdfast.drill.asked import HOST_NAMES, AskedDrill
 from holdfast.drill.job import DrillJob
 from holdfast.drill.launching import JobCommand
 from holdfast.drill.layout import JobFolder
@@ -57,7 +57,7 @@ class ToHold(NamedTuple):
 
 class Conductor:
     def __init__(
-        self, asked: Asked, audience: Audience, *, plans: Sequence[DrillPlan] = ()
+        self, asked: AskedDrill, audience: Audience, *, plans: Sequence[DrillPlan] = ()
     ) -> None:
         """`plans`: in place of those that were typed."""
         self._asked, self._audience = asked, audience
@@ -213,7 +213,7 @@ class Conductor:
                 shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def chosen(asked: Asked, plans: Sequence[DrillPlan] = ()) -> list[ToHold]:
+def chosen(asked: AskedDrill, plans: Sequence[DrillPlan] = ()) -> list[ToHold]:
     """Raises ConfigError for a name that no drill has."""
     every = {
         drill.name: (entry.fault, drill)

@@ -11,7 +11,7 @@ from holdfast.analysis.drill.progress import happens_now
 from holdfast.drill import launching
 from holdfast.drill.acts.registry import Carrier, carrier_of
 from holdfast.drill.launching import JobCommand
-from holdfast.drill.leftovers import SHM, Leftovers
+from holdfast.drill.leftovers import SHM, JobLeftovers
 from holdfast.drill.stage import Stage
 from holdfast.drill.written_files import WrittenFiles
 
@@ -22,7 +22,7 @@ LOOK_EVERY = 2.0
 LEFT_AFTER = 10.0
 """seconds after its end in which a job may still come apart"""
 LIFTED_UNNAMED = 60.0
-"""seconds after which a fault is taken away although nobody named it"""
+"""seconds after which a fault is taken away although it was not named"""
 STARTS = 2
 AGAIN = (Then.ENDS, Then.GIVES_UP, Then.REFUSES)
 """what a job is started again after"""
@@ -47,7 +47,7 @@ class DrillJob:
                 stage.rendezvous["join_timeout"] = f"{injection.join_timeout:g}"
         stage.start_launcher = lambda host: launching.start_one(stage, command, host)
         shared_memory = {name: host.path(SHM) for name, host in stage.hosts.items()}
-        self._leftovers = Leftovers(stage.folder.witness, stage.folder.tmp, shared_memory)
+        self._leftovers = JobLeftovers(stage.folder.witness, stage.folder.tmp, shared_memory)
         self._starts: list[float] = []
         self._codes: list[int | None] = []
         self._injected: float | None = None
@@ -122,7 +122,7 @@ class DrillJob:
 
     def _is_to_be_lifted(self) -> bool:
         """Once it was named; not by a host that is cut off, which can only say what it misses.
-        Where nobody names it, as under another launcher, it does not last for ever either."""
+        Where it is not named, as under another launcher, it does not last for ever either."""
         if not self._injection or not self._injection.lifted or self._lifted is not None:
             return False
         since = self._stage.injected or self._injected

@@ -24,7 +24,7 @@ _FIXED = re.compile(r"tmp|[A-Za-z.]*")
 """how names of temporary files begin, before their random part"""
 
 
-class Leftovers:
+class JobLeftovers:
     """Looks now and then while the job runs, and once when it is over."""
 
     def __init__(

@@ -35,7 +35,7 @@ def fill(work: Path, source: Path, links: Sequence[str]) -> None:
 
 
 def left_out(source: Path) -> list[str]:
-    """What looks like checkpoints, and may be data all the same: nanoGPT's are `data/*.bin`."""
+    """What looks like checkpoints, and may still be data: nanoGPT's are `data/*.bin`."""
     return [path.name for path in _offered(source) if holds_checkpoints(path)]
 
 

@@ -20,7 +20,7 @@ FEWEST_ROWS = 3
 """finished drills that stay in sight on the smallest terminal"""
 
 
-class Progress(msgspec.Struct, kw_only=True):
+class DrillProgress(msgspec.Struct, kw_only=True):
     names: Sequence[str] = ()
     rows: list[DrillRow] = msgspec.field(default_factory=list)
     running: str = ""
@@ -57,7 +57,9 @@ def about(left: float) -> str:
     return f"about {left / 60:.0f} min" if left < 5400 else f"about {left / 3600:.1f} h"
 
 
-def block(progress: Progress, *, columns: int, lines: int, now: float, colour: bool) -> list[str]:
+def block(
+    progress: DrillProgress, *, columns: int, lines: int, now: float, colour: bool
+) -> list[str]:
     """Finished drills with their figures, the running one, what follows, and how long it takes.
 
     At most `lines` of them; finished ones go out of sight first.
@@ -76,7 +78,7 @@ def block(progress: Progress, *, columns: int, lines: int, now: float, colour: b
     return drawn if columns >= table.width else [text.shorten(line, columns) for line in drawn]
 
 
-def _running(progress: Progress, table: Table, now: float, *, colour: bool) -> list[str]:
+def _running(progress: DrillProgress, table: Table, now: float, *, colour: bool) -> list[str]:
     if not progress.running:
         return []
     what = f"{progress.what}, {text.duration(max(now - progress.since, 0.0))}"
@@ -84,7 +86,7 @@ def _running(progress: Progress, table: Table, now: float, *, colour: bool) -> l
     return [f"{COLOURS[Status.NOTE]}{line}{PLAIN}" if colour else line]
 
 
-def _next(progress: Progress, table: Table) -> list[str]:
+def _next(progress: DrillProgress, table: Table) -> list[str]:
     seen = {row.drill for row in progress.rows} | {progress.running}
     waiting = [harmless(name) for name in progress.names if name not in seen]
     if not waiting:
@@ -92,7 +94,7 @@ def _next(progress: Progress, table: Table) -> list[str]:
     return [text.shorten(f"next: {', '.join(waiting)}", table.width - 1)]
 
 
-def _summary(progress: Progress, now: float) -> str:
+def _summary(progress: DrillProgress, now: float) -> str:
     """'[######------] 5 of 14, 1 broken, about 3 min left'."""
     done, total = len(progress.rows), len(progress.names)
     full = BAR * done // total if total else BAR

@@ -14,7 +14,7 @@ from holdfast.analysis.drill import choose
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow
 from holdfast.analysis.drill.rehearsal import JobShape
 from holdfast.view import drill_progress, drill_table, terminal
-from holdfast.view.drill_progress import Progress
+from holdfast.view.drill_progress import DrillProgress
 from holdfast.view.text import harmless, wants_colour
 
 PREFIX = "holdfast> "
@@ -40,7 +40,7 @@ class DrillScreen:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._answer, self._clock = stream, answer, clock
-        self._progress = Progress()
+        self._progress = DrillProgress()
         self._lock = threading.RLock()
         self._live = terminal.can_rewrite(stream)
         self._colour = self._live and wants_colour(stream)

@@ -18,7 +18,7 @@ from holdfast.analysis.job.journal_records import (
 )
 from holdfast.drill.layout import JobFolder
 from holdfast.drill.runners import screens
-from holdfast.drill.runners.runner import Heard, ToStart
+from holdfast.drill.runners.runner import HeardOfRunner, ToStart
 
 
 class HoldfastRun:
@@ -32,9 +32,9 @@ class HoldfastRun:
             *start.restarts, *start.options, *start.script,
         ]  # fmt: skip
 
-    def heard(self, folder: JobFolder) -> Heard:
+    def heard(self, folder: JobFolder) -> HeardOfRunner:
         records = list(_records(folder))
-        return Heard(
+        return HeardOfRunner(
             spoken=_spoken_and_shown(folder, records),
             happened=tuple(Happened(t=one.t, what=f"{one.action}: {one.reason}", kind="action")
                            for one in records if isinstance(one, ActionRecord)),

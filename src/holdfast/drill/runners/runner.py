@@ -37,7 +37,7 @@ class ToStart(NamedTuple):
         return [] if self.has("--max-restarts") else ["--max-restarts", str(RESTARTS)]
 
 
-class Heard(NamedTuple):
+class HeardOfRunner(NamedTuple):
     """What a launcher has said and done so far."""
 
     spoken: tuple[Spoken, ...] = ()
@@ -55,7 +55,7 @@ class Runner(Protocol):
         """Raises ConfigError where it is not installed."""
         ...
 
-    def heard(self, folder: JobFolder) -> Heard:
+    def heard(self, folder: JobFolder) -> HeardOfRunner:
         """From the run folders, or from the screens."""
         ...
 

@@ -8,7 +8,7 @@ import sys
 from holdfast.analysis.drill.outcome import Spoken
 from holdfast.drill.layout import JobFolder
 from holdfast.drill.runners import screens
-from holdfast.drill.runners.runner import Heard, ToStart
+from holdfast.drill.runners.runner import HeardOfRunner, ToStart
 
 NAMES_A_RANK = re.compile(r"local_rank: (\d+) \(pid: (\d+)\)")
 """`failed (exitcode: -9) local_rank: 2 (pid: 4711) of binary: …`"""
@@ -28,8 +28,8 @@ class Torchrun:
         told = start.has("--nnodes", "--master-port", "--rdzv-endpoint", "--standalone")
         return [] if told else ["--standalone"]
 
-    def heard(self, folder: JobFolder) -> Heard:
-        return Heard(spoken=tuple(
+    def heard(self, folder: JobFolder) -> HeardOfRunner:
+        return HeardOfRunner(spoken=tuple(
             Spoken(t=line.t, kind="line", ranks=(int(found[1]),), reason=line.text)
             for line in screens.lines(folder) if (found := NAMES_A_RANK.search(line.text))
         ))  # fmt: skip
