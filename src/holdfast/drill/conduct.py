@@ -29,6 +29,7 @@ from holdfast.drill.job import DrillJob
 from holdfast.drill.launching import JobCommand
 from holdfast.drill.layout import JobFolder
 from holdfast.drill.runners import runner as runners
+from holdfast.drill.short_path import short_path
 from holdfast.drill.stage import CannotInjectHere, Stage
 from holdfast.drill.undisturbed import ReferenceFile, Undisturbed
 from holdfast.errors import EnvironmentFailure
@@ -187,7 +188,8 @@ class Conductor:
         )
         stage.environment = environment.of_job(folder, os.environ, writes_to=self._asked.writes_to)
         if self._asked.hosts == 1:
-            yield stage
+            with short_path(folder.tmp) as stage.environment["TMPDIR"]:
+                yield stage
         else:
             with on_hosts.lab_hosts(self._hosts()) as (stage.lab, stage.hosts):
                 yield stage

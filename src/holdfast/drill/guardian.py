@@ -3,8 +3,7 @@
     python -m holdfast.drill.guardian FOLDER
 
 Whatever launcher a job has, its processes carry a mark; they are ended when the pipe from the drill
-closes, which the kernel does for a drill that was killed. Control groups that it had made for
-itself go as well: they are named after it.
+closes, which the kernel does for a drill that was killed. Short names of its folders go as well.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.drill import marked_processes
+from holdfast.drill.short_path import remove_links_into
 
 
 @contextlib.contextmanager
@@ -38,6 +38,7 @@ def watching(folder: Path) -> Iterator[None]:
 def main() -> None:
     sys.stdin.buffer.read()
     marked_processes.end(sys.argv[1])
+    remove_links_into(sys.argv[1])
 
 
 if __name__ == "__main__":
