@@ -91,6 +91,8 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     told_by_checkpoint: bool = False
     """only `holdfast.Checkpoint` can name it: a script with saves of its own may deal with it
     without a word"""
+    cannot_load: str = ""
+    """slug of the script's own fault where no attempt gets past loading its checkpoint"""
     fails_without: str = ""
     """what the script lacks if it does not recover from this: said with the broken promise"""
 

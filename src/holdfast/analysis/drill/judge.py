@@ -207,22 +207,10 @@ def _truth(case: Case) -> str:
 
 
 def _not_recovered(case: Case, seen: str) -> BrokenPromise:
-    stuck = case.after and not case.trained_after
-    if stuck and case.rehearsal.name.startswith(("checkpoint-not-atomic", "checkpoint-incomplete")):
-        return BrokenPromise(
-            promise="recover",
-            seen=f"after a kill during a save no attempt got past loading: {seen}",
-            fix=recovery.WRITE_ASIDE,
-            slug="checkpoint-not-atomic",
-        )
-    if stuck and case.rehearsal.name.startswith("checkpoint-corrupt"):
-        return BrokenPromise(
-            promise="recover",
-            seen=f"with its newest checkpoint damaged no attempt got past loading: {seen}",
-            fix=recovery.KEEP_TWO,
-            slug="checkpoint-corrupt",
-        )
-    return BrokenPromise(promise="recover", seen=seen, fix=case.injection.fails_without)
+    fix, slug = case.injection.fails_without, ""
+    if case.after and not case.trained_after and case.injection.cannot_load:
+        seen, slug = f"no attempt got past loading: {seen}", case.injection.cannot_load
+    return BrokenPromise(promise="recover", seen=seen, fix=fix, slug=slug)
 
 
 def _torn(case: Case) -> Iterator[BrokenPromise]:

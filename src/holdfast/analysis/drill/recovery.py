@@ -16,10 +16,6 @@ KEEP_TWO = (
     "keep at least two checkpoints, verify one before it is loaded, and fall back to the previous "
     "one; holdfast.Checkpoint does"
 )
-WRITE_ASIDE = (
-    "torch.save wrote over the only copy: write to a temporary name and os.replace it, or use "
-    "holdfast.Checkpoint"
-)
 
 
 def recover_broken(case: Case) -> str:

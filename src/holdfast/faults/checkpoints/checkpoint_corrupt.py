@@ -300,6 +300,7 @@ def _damaged(
         notice_within=UNTIL_THE_RESUME,
         costs_saves=1,
         told_by_checkpoint=True,
+        cannot_load=FAULT.slug,
         fails_without="a check of each checkpoint when it is loaded, and an older one to fall back "
         "to: `holdfast.Checkpoint(…).resume()` takes the newest that verifies",
     )

@@ -218,7 +218,8 @@ def _killed_in_a_save(rehearsal: Rehearsal, rank: int) -> Injection | CannotInje
         slugs=("rank-killed",),
         beside=(FAULT.slug,),
         culprits=(rank,),
+        cannot_load="checkpoint-not-atomic",
         fails_without="a save that replaces the last checkpoint only when it is whole: write to a "
-        "temporary name, then rename; and a resume that passes over what is incomplete. "
+        "temporary name and os.replace it; and a resume that passes over what is incomplete. "
         "`holdfast.Checkpoint` does both",
     )
