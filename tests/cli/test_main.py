@@ -90,7 +90,7 @@ def test_explain_shows_page_list_and_json() -> None:
     listed = run("explain", "--list").stdout.splitlines()
     assert len(listed) == len(catalogue.entries())
     (page,) = json.loads(run("explain", "port-in-use", "--json").stdout)["pages"]
-    assert page["faces"] == ["check", "explain"]
+    assert page["faces"] == ["check", "explain", "drill"]
     assert page["sources"]
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 from holdfast.analysis.drill.records import RankAttempt, decode_lines
+from holdfast.drill.short_path import short_path
 from holdfast.rank.witness import delivery
 from tests.rank.ranks import PATIENCE, free_port, place
+
+SHORT_NAMES = contextlib.ExitStack()
+"""of folders for temporary files, in which a loader's workers make sockets; gone with the tests"""
+atexit.register(SHORT_NAMES.close)
 
 
 def started(
@@ -18,7 +25,8 @@ def started(
     """One process for each rank, without a launcher; in a job folder as a drill makes it."""
     for name in ("work", "tmp", "witness"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    outer = {**os.environ, "TMPDIR": str(folder / "tmp"), "OMP_NUM_THREADS": "1", **others}
+    short = SHORT_NAMES.enter_context(short_path(folder / "tmp"))
+    outer = {**os.environ, "TMPDIR": short, "OMP_NUM_THREADS": "1", **others}
     made = delivery.environment(folder / "witness", outer)
     port = free_port()
     return [
