@@ -520,3 +520,14 @@ def test_a_name_that_blames_no_rank_and_one_that_may_blame_any() -> None:
         assert play.change(said=(said,)).row().named_right == is_right, said
     play.change_injection(any_rank=True)
     assert play.change(said=(replace(about, ranks=(1,)),)).row().named_right
+
+
+def test_a_fault_that_a_small_job_never_meets_proves_nothing() -> None:
+    """No packet of that size was sent: the job trained on, and there was nothing to say."""
+    play = Play(then=Then.GOES_ON).change(said=()).change_injection(then=Then.RESTARTS)
+    assert play.row().status == "broken"
+    missed = play.change_injection(may_miss=True).row()
+    assert (missed.status, missed.broken) == ("unproven", ())
+    assert "did not touch this job" in missed.why
+    assert play.change(exit_codes=(1,)).row().status == "broken"
+    assert play.change(exit_codes=(0,), left=("process 1: x",)).row().status == "broken"

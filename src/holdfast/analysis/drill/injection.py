@@ -91,6 +91,9 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     told_by_checkpoint: bool = False
     """only `holdfast.Checkpoint` can name it: a script with saves of its own may deal with it
     without a word"""
+    may_miss: bool = False
+    """a job may be too small to meet it (no packet of that size): where it trains on to its end
+    as if nothing had happened, nothing is proven, and nothing broken"""
     cannot_load: str = ""
     """slug of the script's own fault where no attempt gets past loading its checkpoint"""
     fails_without: str = ""

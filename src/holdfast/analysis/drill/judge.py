@@ -66,6 +66,8 @@ def judge(
     state = _state(case)
     broken = tuple(_broken(case, named, state))
     unchecked = tuple(_unchecked(case, state, {one.promise for one in broken}))
+    if _missed(case, named, state):
+        broken, unchecked = (), ("the fault did not touch this job: it trained on to its end",)
     return msgspec.structs.replace(
         row,
         status="broken" if broken else "unproven" if unchecked else "kept",
@@ -154,6 +156,12 @@ def _compared(
         if weights.verdict != "differs":
             weights = other_ranks.compare_weights(case.reference, others, loose)
     return loss, weights
+
+
+def _missed(case: Case, named: Naming, state: _State) -> bool:
+    trained_on = not case.after and case.observed.exit_codes == (0,) and not case.observed.left
+    same = all(found.verdict in ("identical", "same") for _, found in state.promises())
+    return case.injection.may_miss and trained_on and same and named.noticed is None
 
 
 # --- what was broken -----------------------------------------------------------------------------

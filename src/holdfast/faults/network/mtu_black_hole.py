@@ -338,6 +338,7 @@ def lose_large_packets(rehearsal: Rehearsal) -> Injection:
         f"{rehearsal.when}, until it was named",
         act=BreakPath(ends=ends, how="mtu", amount=1500),
         then=Then.RESTARTS,
+        may_miss=True,
         culprits=(),
         hosts=ends,
         lifted=True,
