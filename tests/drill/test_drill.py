@@ -67,6 +67,7 @@ def test_an_interrupted_drill_leaves_nothing(home: Path, number: int) -> None:
     while len(marked_processes.find(home)) < 2 and time.monotonic() < until:  # launcher, rank
         assert holding.poll() is None, holding.communicate()
         time.sleep(0.1)
+    assert len(marked_processes.find(home)) >= 2, "there is something to leave behind"
     os.kill(holding.pid, number)
     holding.communicate()
     assert holding.returncode == (130 if number == signal.SIGINT else -9)

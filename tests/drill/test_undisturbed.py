@@ -61,3 +61,6 @@ def test_it_is_used_again_for_the_same_job_only(tmp_path: Path) -> None:
         undisturbed.earlier(str(tmp_path), ("train.py",))
     with pytest.raises(ConfigError, match="no undisturbed run of a drill"):
         undisturbed.earlier(str(tmp_path / "gone"), command)
+    (tmp_path / undisturbed.FILE).write_text('{"runner": 7}')
+    with pytest.raises(ConfigError, match="another version of holdfast, or is damaged"):
+        undisturbed.earlier(str(tmp_path), command)

@@ -50,10 +50,16 @@ def earlier(folder: str, command: tuple[str, ...]) -> ReferenceFile:
     """Of an earlier drill of the same job."""
     try:
         kept = msgspec.json.decode(Path(folder, FILE).read_bytes(), type=ReferenceFile)
-    except (OSError, msgspec.DecodeError) as problem:
+    except OSError as problem:
         raise ConfigError(
             f"--reference {folder}: no undisturbed run of a drill: {problem}",
             hint="give the folder of an earlier drill, such as drills/ID",
+        ) from problem
+    except msgspec.DecodeError as problem:
+        raise ConfigError(
+            f"--reference {folder}: {FILE} was written by another version of holdfast, or is "
+            f"damaged: {problem}",
+            hint="leave --reference out: the undisturbed job is run again",
         ) from problem
     if kept.command != command:
         raise ConfigError(f"--reference {folder}: that was another job: {shlex.join(kept.command)}")

@@ -39,6 +39,6 @@ def _step_of(launcher: int) -> list[psutil.Process]:
 
 def _signal(processes: list[psutil.Process], number: int) -> None:
     for process in processes:
-        # psutil knows a process by its start as well: a number that was given anew is not meant.
+        # psutil compares the start time, too: another process with this number is left alone.
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
