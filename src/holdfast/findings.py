@@ -91,6 +91,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """the sentence that log, screen, journal and test all show"""
     certain: bool
     """True acts at once; False is a notice, and patience decides"""
+    likely: bool = False
+    """that it is these ranks is likely, no more, also where patience has acted on it"""
     fatal: bool = False
     """no restart can help (the job was told to stop, the same fault comes back)"""
     fix: str = ""

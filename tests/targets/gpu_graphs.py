@@ -1,9 +1,10 @@
 """NCCL ranks whose collectives run inside a CUDA graph, which torch never records:
 
-    gpu_graphs.py STEPS [sleep RANK | capture SECONDS]
+    gpu_graphs.py STEPS [sleep RANK | sleep-item RANK | evaluate SECONDS | capture SECONDS]
 
-`sleep`: that rank sleeps for ever at step 20. `capture`: at step 20 every rank captures anew, for
-so long: whatever is asked of it meanwhile must not spoil that.
+`sleep`: that rank sleeps for ever at step 20, while the others wait in synchronize(), with
+`sleep-item` in .item(). `evaluate`: rank 0 is busy at step 20 for so long. `capture`: at step 20
+every rank captures anew, for so long: whatever is asked of it meanwhile must not spoil that.
 """
 
 import os
@@ -42,13 +43,18 @@ def main() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1, device="cuda"))])
     for step in range(STEPS):
         time.sleep(0.05)
-        if step == 20 and WAY == "sleep" and int(NUMBER) == RANK:
+        if step == 20 and WAY.startswith("sleep") and int(NUMBER) == RANK:
             time.sleep(10_000)
+        if step == 20 and WAY == "evaluate" and RANK == 0:
+            time.sleep(NUMBER)
         if step == 20 and WAY == "capture":
             graph = captured(x, NUMBER)
         graph.replay()
         optimizer.step()
-        torch.cuda.synchronize()
+        if WAY == "sleep-item":
+            x[0].item()
+        else:
+            torch.cuda.synchronize()
     print("fine", flush=True)
     dist.barrier()
     del graph  # NCCL ends a communicator only when no graph holds it

@@ -19,7 +19,8 @@ from holdfast.findings import Culprit, Diagnosis, Evidence
 
 ACTED_ON = 0.92
 STOPPED = 0.75
-"""a stall that lasted when the run was told to stop: it may still have ended by itself"""
+"""a stall that lasted when the run was told to stop: it may still have ended by itself; or one
+whose rank is likely, no more"""
 NOTICED = 0.5
 SPECIFIC = 0.75
 """a diagnosis from a fault's own log pattern has more confidence than this"""
@@ -66,7 +67,7 @@ def _last(told: Sequence[LiveVerdict]) -> LiveVerdict | None:
 
 
 def _confidence(said: LiveVerdict, beside: Diagnosis | None) -> float:
-    if said.stopped:
+    if said.stopped or said.likely:
         return STOPPED
     return ACTED_ON if said.verdict else max(NOTICED, beside.confidence if beside else 0)
 

@@ -1,12 +1,24 @@
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from holdfast.analysis.job.journal_records import EndRecord, LaunchRecord
+from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import Unread
-from holdfast.analysis.scene.scene import Scene, Stack
+from holdfast.analysis.scene.scene import Policy, Scene, Stack
+from holdfast.explain import from_scene, live_verdict
+from holdfast.explain.read import run_journal
 from holdfast.faults.collectives.rank_stuck import FAULT
-from holdfast.findings import Verdict
+from holdfast.findings import Culprit, Diagnosis, Grade, Verdict
+from holdfast.run.runs.journal import Journal
+from holdfast.run.watch import decide
+from holdfast.run.watch.reporter import Reporter
+from holdfast.run.watch.verdict import judge
+from holdfast.view.run_screen import Screen
 from tests.analysis.collectives.nccl_documents import Written
 from tests.analysis.collectives.test_gpu_side import IN_ALL_REDUCE, IN_STEP, ahead
 from tests.analysis.collectives.test_gpu_side import a_job as gpu_job
@@ -40,6 +52,7 @@ from tests.run.scenes import (
     NOW,
     STEPS,
     TIMED_OUT,
+    TORCH,
     WALL,
     a_beat,
     a_rank,
@@ -50,6 +63,9 @@ from tests.run.scenes import (
     held_up,
     waiting,
     words,
+)
+from tests.run.scenes import (
+    a_stack as a_live_stack,
 )
 
 SLEEPS = an_activity(wait_channel="hrtimer_nanosleep")
@@ -326,15 +342,116 @@ def test_a_stage_whose_gpu_never_started_is_named_with_its_message() -> None:
     assert "rank 0 waits for it in send to rank 1" in said.reason
 
 
-def graphs_job(*, seconds: float = 12.0, replayed: int = 50, **beat: object) -> Scene:
+IN_SYNCHRONIZE = a_live_stack(
+    ("synchronize", f"{TORCH}/cuda/__init__.py", 1040), ("main", "/home/me/train.py", 41)
+)
+IN_ITEM = msgspec.structs.replace(IN_STEP, active=True)
+
+
+def graphs_job(
+    *,
+    seconds: float = 12.0,
+    replayed: int = 50,
+    others: Stack = IN_STEP,
+    odd: Stack = IN_SLEEP,
+    ranks: int = 4,
+    **beat: object,
+) -> Scene:
     """The recorders end where the graph was captured, so many steps before the stall."""
-    written = [Written().past(3) for _ in range(4)]
+    members = {"0": tuple(range(ranks))}
+    written = [Written(members).past(3) for _ in range(ranks)]
     since = (replayed * 0.05) + seconds + 0.2
-    scene = gpu_job(written, {2: IN_SLEEP}, later=since)
+    scene = gpu_job(written, {**dict.fromkeys(range(ranks), others), ranks - 2: odd}, later=since)
     beats = a_beat(step_at=NOW - seconds, **{"cuda_graphs": True, **beat})
-    for rank in range(4):
+    for rank in range(ranks):
         scene = changed(scene, rank, beat=beats)
     return scene
+
+
+@pytest.mark.parametrize(
+    ("scene", "odd", "waiting"),
+    [
+        (graphs_job(others=IN_SYNCHRONIZE), 2, "ranks 0-1,3 wait in synchronize() at train.py:41"),
+        (graphs_job(others=IN_ITEM), 2, "ranks 0-1,3 wait in main() at train.py:40"),
+        (graphs_job(others=IN_SYNCHRONIZE, ranks=2), 0, "rank 1 waits in synchronize() at"),
+    ],
+    ids=["synchronize", "item", "two ranks"],
+)
+def test_the_one_rank_that_is_not_where_all_others_wait_is_named_as_likely(
+    scene: Scene, odd: int, waiting: str
+) -> None:
+    (said,) = FAULT.ask_run(scene)
+    assert isinstance(said, Verdict)
+    others = tuple(view.rank for view in scene.ranks if view.rank != odd)
+    assert (said.ranks, said.victims, said.certain) == ((odd,), others, False)
+    assert f"rank {odd} (pid 400{odd}) is likely what the job has waited for" in said.reason
+    assert "12.0 s ago: it is in load() at data.py:88, while " + waiting in said.reason
+    assert "torch does not record collectives in CUDA graphs" in said.reason
+
+
+def test_what_patience_acted_on_stays_likely_when_it_is_explained(tmp_path: Path) -> None:
+    scene = graphs_job(others=IN_SYNCHRONIZE)
+    verdict = judge(scene)
+    assert verdict is not None
+    journal = Journal(str(tmp_path / "journal.jsonl"))
+    journal.write(LaunchRecord(world=4))
+    reporter = Reporter(journal, Screen(io.StringIO()), "a", None)
+    reporter.judgement(verdict, scene, action="stopping", steps=1, evidence="")
+    journal.write(EndRecord(attempt=0, exit_code=124))
+    (said,) = run_journal.read((tmp_path / "journal.jsonl").read_bytes(), "j").told
+    (opinion,) = live_verdict.weigh(Wreckage(live_verdicts=(said,)), [])
+    assert opinion.grade is Grade.LIKELY
+
+
+def test_stacks_of_a_running_job_name_the_rank_that_the_gpus_of_the_others_wait_for() -> None:
+    scene = graphs_job(others=IN_SYNCHRONIZE)
+    (said,) = FAULT.ask_explain(from_scene.wreckage(scene, None, standstill=True))
+    assert isinstance(said, Diagnosis)
+    assert (said.culprit, said.grade) == (Culprit(rank=2), Grade.LIKELY)
+    assert "ranks 0-1,3 wait in synchronize(), which ends only when every rank" in said.reason
+
+
+def test_a_rank_that_waits_for_its_gpu_may_be_the_one_that_does_not_come() -> None:
+    """Its kernel may never end, while the others wait in a barrier on the CPU."""
+    scene = graphs_job(others=IN_BARRIER, odd=IN_SYNCHRONIZE)
+    (said,) = FAULT.ask_explain(from_scene.wreckage(scene, None, standstill=True))
+    assert isinstance(said, Diagnosis)
+    assert said.culprit == Culprit(rank=2)
+
+
+def acted_on(seconds: float, patience: float | None) -> str:
+    """What `run` does after so many seconds of such a wait."""
+    scene = msgspec.structs.replace(graphs_job(others=IN_SYNCHRONIZE), now=NOW)
+    verdict = judge(scene)
+    first = decide.remember(NOW, scene, verdict, decide.StallHistory())
+    later = msgspec.structs.replace(scene, now=NOW + seconds)
+    policy = Policy(max_restarts=3, restarts_typed=True, patience=patience)
+    return decide.decide(later.now, later, judge(later), policy, first).action
+
+
+def test_only_patience_acts_on_the_rank_that_is_likely_waited_for() -> None:
+    """No declared timeout runs there: torch's watchdog does not see collectives in a graph."""
+    assert acted_on(100_000.0, None) == "go-on"
+    assert acted_on(15.0, 10.0) == "restart"
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        graphs_job(others=IN_SYNCHRONIZE, odd=IN_SYNCHRONIZE),
+        changed(graphs_job(others=IN_SYNCHRONIZE), 3, stack=IN_SLEEP),
+        changed(graphs_job(others=IN_SYNCHRONIZE), 3, stack=UNSEEN),
+        graphs_job(others=IN_SLEEP, odd=IN_SYNCHRONIZE),
+        graphs_job(others=IN_SLEEP, odd=IN_ITEM),
+        graphs_job(others=IN_ITEM, ranks=2),
+    ],
+    ids=["all wait", "two elsewhere", "a stack is missing", "one waits", "at work", "two ranks"],
+)
+def test_no_rank_is_named_where_more_than_one_may_be_waited_for(scene: Scene) -> None:
+    (said,) = FAULT.ask_run(scene)
+    assert isinstance(said, Verdict)
+    assert said.ranks == ()
+    assert "cannot be seen" in said.reason
 
 
 def test_what_cuda_graphs_hide_is_said_with_the_places_of_all_scripts() -> None:
@@ -352,8 +469,9 @@ def test_what_cuda_graphs_hide_is_said_with_the_places_of_all_scripts() -> None:
         graphs_job(cuda_graphs=False),
         graphs_job(seconds=5.0),
         graphs_job(replayed=1),
+        graphs_job(replayed=1, others=IN_SYNCHRONIZE),
     ],
-    ids=["no graphs", "a short pause", "collectives were recorded up to the last step"],
+    ids=["no graphs", "a short pause", "recorded up to the last step", "one elsewhere"],
 )
 def test_nothing_is_said_of_cuda_graphs(scene: Scene) -> None:
     assert list(FAULT.ask_run(scene)) == []

@@ -34,6 +34,9 @@ last ones are FSDP2's, whose Work.wait() leaves no frame of its own"""
 
 MESSAGES = re.compile(r"send|recv|p2p|_communicate")
 
+_GPU_WAITS = re.compile(r"/torch/(?:cuda|xpu|mtia|accelerator)/\w+\.py$")
+"""files of torch whose synchronize() returns when the GPU has done the work it was given"""
+
 _PIPELINES = re.compile(
     r"(?:/torch/distributed/pipelining/schedules|/megatron/(?:core/)?(?:\w+/)*p2p_communication"
     r"|/deepspeed/runtime/pipe/(?:p2p|engine))\.py$"
@@ -143,6 +146,13 @@ def in_message(stack: Stack) -> bool:
 def in_collective(stack: Stack) -> bool:
     """Whether it waits for other ranks, as far as the stack shows."""
     return bool(collective_of(stack))
+
+
+def in_gpu_wait(stack: Stack) -> bool:
+    """Whether it waits for its own GPU, and so for whatever that waits for. `.item()` and `.cpu()`
+    wait as well, and leave no frame."""
+    return any(f.function.endswith("synchronize") and _GPU_WAITS.search(f.file)
+               for f in stack.frames)  # fmt: skip
 
 
 class _Rule(NamedTuple):

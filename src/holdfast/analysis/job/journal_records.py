@@ -194,6 +194,8 @@ class VerdictRecord(JudgementRecord, frozen=True, kw_only=True, tag="verdict"):
     stopped_by: str = ""
     """'SIGTERM', 'SIGINT'…: the signal that told the run to stop; empty when none did. `ranks` are
     then those that stalled the job at that moment."""
+    likely: bool = False
+    """that it was these ranks is likely, no more: by their stacks alone"""
 
 
 class ActionRecord(StepsRecord, frozen=True, kw_only=True, tag="action"):

@@ -14,6 +14,8 @@ from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene import secondary_errors
 from holdfast.analysis.scene.scene import Stack
 
+GPU_WAIT = "synchronize()"
+"""where a script waits for its GPU, which may be in a collective"""
 FEW = 4
 """one in so many ranks may be elsewhere: if more are, the job is somewhere between two steps"""
 
@@ -55,6 +57,8 @@ def _compared(
 ) -> StackPositions | None:
     """`idle`: of ranks that were watched, whether they did anything."""
     waiting = {rank: place for rank, stack in found.items() if (place := waits_in(stack))}
+    on_gpus = {rank: GPU_WAIT for rank, stack in found.items() if stacks.in_gpu_wait(stack)}
+    waiting = waiting or on_gpus  # beside a rank in a collective, the GPU may be what is stuck
     elsewhere = {rank: stack for rank, stack in found.items() if rank not in waiting}
     if not waiting or not elsewhere:
         return None
@@ -65,15 +69,16 @@ def _compared(
     )
     if not waits and len(elsewhere) > max(1, len(found) // FEW):
         return None
-    # backward() alone is also where a rank computes; two ranks against one are no accident.
-    lone = len(waiting) == 1 and "backward()" in waiting.values() and not waits
+    # There a rank computes as well; two ranks against one are no accident.
+    both = next((place for place in waiting.values() if place in ("backward()", GPU_WAIT)), "")
+    lone = len(waiting) == 1 and bool(both) and not waits
     if lone and not idle:
         return None
     return StackPositions(
         elsewhere=elsewhere,
         waiting=waiting,
         whole=len(found) == len(wreckage.members),
-        doubt="whether it waits or computes: a rank does both in backward()" if lone else "",
+        doubt=f"whether it waits or computes: a rank does both in {both}" if lone else "",
     )
 
 

@@ -156,6 +156,8 @@ class LiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """it was acted on; otherwise a notice"""
     stopped: bool = False
     """a signal ended the run while it lasted: what was seen, and nothing proved it a hang"""
+    likely: bool = False
+    """that it was these ranks is likely, no more"""
     afterwards: str = ""
     """what became of the run then, where it continued: 'the run was restarted after it…'"""
     line: LogLine

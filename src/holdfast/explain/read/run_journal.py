@@ -198,6 +198,7 @@ def _told(records: NumberedRecords, source: str, afterwards: str) -> Iterator[Li
             fix=record.fix,
             verdict=isinstance(record, VerdictRecord),
             stopped=stopped,
+            likely=isinstance(record, VerdictRecord) and record.likely,
             afterwards=afterwards,
             line=_line(record, source, number, said, None),
         )

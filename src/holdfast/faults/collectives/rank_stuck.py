@@ -17,7 +17,9 @@ Fix            Look at the line it is in. If the work takes long by design, do n
 Known limits   Without flight recorder or stack of that rank holdfast can only say which ranks
                waited. A stack is one moment: it does not show for how long the rank was there.
                Which GPU never came shows only with TORCH_NCCL_ENABLE_TIMING=1, which `run` sets
-               unless it is set already. Collectives inside CUDA graphs are never recorded.
+               unless it is set already. Collectives inside CUDA graphs are never recorded: there
+               stacks alone decide, and the one rank that is not where all others wait is called
+               likely, never certain.
 Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers per group
                https://pytorch.org/blog/flight-recorder-a-new-lens-for-understanding-nccl-watchdog-timeouts/
                https://github.com/pytorch/pytorch/pull/118582
@@ -27,6 +29,8 @@ Sources        torch/csrc/distributed/c10d/FlightRecorder.hpp: sequence numbers 
 """
 
 from __future__ import annotations
+
+import msgspec
 
 from holdfast import text
 from holdfast.analysis.collectives import stacks
@@ -39,6 +43,7 @@ from holdfast.analysis.drill.injection import (
 )
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import gpu_stall, pace, phrases, stall, unrecorded
+from holdfast.analysis.job.unrecorded import OddOne
 from holdfast.analysis.logs import (
     blame,
     horovod_stall,
@@ -50,6 +55,7 @@ from holdfast.analysis.logs import (
 )
 from holdfast.analysis.logs.patterns import launchers, missing_rank, trainers, watchdog
 from holdfast.analysis.logs.patterns.missing_rank import HOROVOD_OLD, HOROVOD_READY, UNIQUE_ID
+from holdfast.analysis.logs.stack_positions import StackPositions
 from holdfast.analysis.logs.suspects import Suspect
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.scene.scene import Scene
@@ -93,6 +99,8 @@ def collectives_run_in_cuda_graphs(scene: Scene) -> Verdict | None:
     """What cannot be seen is said: no recorder shows where the ranks are."""
     if not unrecorded.is_blind(scene):
         return None
+    if odd := unrecorded.odd_one(scene):
+        return _likely_waited_for(scene, odd)
     living = [view for view in scene.ranks if view.death is None]
     idle = scene.now - pace.last_progress(scene)
     places = "; ".join(f"rank {v.rank} is {stall.place(v)}" for v in living[:SHOWN])
@@ -109,6 +117,24 @@ def collectives_run_in_cuda_graphs(scene: Scene) -> Verdict | None:
             Evidence(quote=stall.place(view), source="stack", rank=view.rank) for view in living
         ],
     )
+
+
+def _likely_waited_for(scene: Scene, odd: OddOne) -> Verdict:
+    """Never more than a notice: it may be what the user means it to do."""
+    pid, there = odd.view.pid, phrases.on_node(scene, odd.view.rank)
+    verdict = FAULT.verdict(
+        odd.sentence(scene),
+        ranks=[odd.view.rank],
+        victims=[view.rank for view in odd.others],
+        certain=False,
+        fix=f"see which line it is in: `py-spy dump --pid {pid}`{there}",
+        fix_after_end="",
+        evidence=[
+            Evidence(quote=stall.place(view), source="stack", rank=view.rank)
+            for view in (odd.view, *odd.others)
+        ],
+    )
+    return msgspec.structs.replace(verdict, likely=True)
 
 
 # --- explain -------------------------------------------------------------------------------------
@@ -407,7 +433,7 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
     return FAULT.diagnosis(
         f"{text.ranks(ranks)} {'is' if one else 'are'} {where}, while "
         f"{text.ranks(stood.waiting)} {'waits' if len(stood.waiting) == 1 else 'wait'} in "
-        f"{places}, which needs all ranks",
+        f"{places}, which {_needs_all(stood)}",
         confidence=0.35 if stood.doubt else 0.6 if one and stood.whole else 0.4,
         evidence=[
             Evidence(quote=stacks.where(stood.elsewhere[rank]), source="stack", rank=rank)
@@ -425,6 +451,12 @@ def stacks_show_a_rank_elsewhere(wreckage: Wreckage) -> Diagnosis | None:
             *(() if stood.whole else ("where the other ranks are: no stacks of them were given",)),
         ),
     )  # fmt: skip
+
+
+def _needs_all(stood: StackPositions) -> str:
+    if stack_positions.GPU_WAIT in stood.waiting.values():
+        return "ends only when every rank has come to the collectives that their GPUs are in"
+    return "needs all ranks"
 
 
 @FAULT.explain

@@ -248,7 +248,9 @@ class Reporter:
             evidence=evidence,
         )
         fields = msgspec.structs.asdict(notice)
-        self.journal.write(VerdictRecord(**fields, stopped_by=stopped_by) if action else notice)
+        if action:
+            fields |= {"stopped_by": stopped_by, "likely": found.likely}
+        self.journal.write(VerdictRecord(**fields) if action else notice)
 
     def evidence(self, scene: Scene, folder: str) -> None:
         """Once a folder: looks at which nothing was said use it again."""
