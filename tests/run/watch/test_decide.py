@@ -144,6 +144,19 @@ def test_patience_counts_the_wait_and_not_the_step() -> None:
     assert decided(scene, policy=changed_policy(patience=8.0)).action == "go-on"
 
 
+def test_patience_does_not_overtake_a_process_that_was_just_stopped() -> None:
+    """It would be ended as a rank that sits somewhere; a moment later it is known to be stopped."""
+    policy = changed_policy(patience=4.0)
+    just = {"activity": an_activity(state="T"), "state_since": NOW - 2.9}
+    assert decided(changed(silent_for(5), 2, **just), policy=policy).action == "go-on"
+    decision = decided(changed(silent_for(5), 2, **STOPPED), policy=policy)
+    assert decision.action == "restart"
+    assert decision.verdict is not None
+    assert decision.verdict.slug == "rank-frozen"
+    runs_on = {"activity": an_activity(state="S"), "state_since": NOW - 0.1}
+    assert decided(changed(silent_for(5), 2, **runs_on), policy=policy).action == "restart"
+
+
 def test_patience_before_the_first_step_ends_only_the_silent() -> None:
     policy = changed_policy(patience=12.0)
     assert decided(before_the_first_step(13), policy=policy).action == "restart"

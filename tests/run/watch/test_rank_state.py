@@ -81,6 +81,15 @@ def test_the_state_letter_has_a_clock_of_its_own(tmp_path: Path) -> None:
         assert (rank.alive_at, rank.state_since) == (100.0, 101.0)
 
 
+def test_a_state_seen_when_evidence_is_taken_has_begun_then(tmp_path: Path) -> None:
+    """Else a process stopped for a moment would be one stopped since it began to sleep."""
+    with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
+        rank.compare(100.0, STILL)
+        rank.look_again(150.0, msgspec.structs.replace(STILL, state="T", cpu=9.0))
+        rank.compare(151.0, msgspec.structs.replace(STILL, state="T", cpu=9.0))
+        assert (rank.alive_at, rank.state_since) == (100.0, 150.0), "our questions move its counters"
+
+
 def test_after_a_rest_all_clocks_start_again(tmp_path: Path) -> None:
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         rank.compare(100.0, STILL)
@@ -178,15 +187,16 @@ def test_the_dead_have_no_activity(tmp_path: Path) -> None:
 
 
 def test_a_rank_whose_clock_is_another_one_has_stepped_when_we_saw_it(tmp_path: Path) -> None:
-    """In a time namespace its last step would seem an hour old, and so would every wait."""
+    """In a time namespace its last step would seem to be days old, and so would every wait."""
+    long_ago = 1  # what is an hour ago is before the boot of a fresh machine
     with process(SLEEP) as child, watched(tmp_path, child.pid) as rank:
         page = heartbeat_page.HeartbeatPage(rank.page)
         page.announce(child.pid)
-        page.step(1, at=time.monotonic_ns() - int(3600e9), usual=1)
+        page.step(1, at=long_ago, usual=1)
         rank.read_page(rank.started_at + 5.0)
         assert rank.beat is not None
         assert rank.beat.step_at == rank.started_at
-        page.step(2, at=time.monotonic_ns() - int(3600e9), usual=1)
+        page.step(2, at=long_ago, usual=1)
         rank.read_page(rank.started_at + 9.0)
         rank.read_page(rank.started_at + 20.0)
         assert rank.beat.step_at == rank.started_at + 5.0

@@ -28,6 +28,13 @@ def stopped_since(scene: Scene, ranks: Iterable[int]) -> float | None:
     return max(view.state_since for view in views)
 
 
+def any_only_just(scene: Scene, ranks: Iterable[int]) -> bool:
+    """One of them is stopped, and not for long enough yet to be named: it will be, or it runs on.
+    Until then nothing is known of where it sits."""
+    views = [scene.rank(rank) for rank in ranks]
+    return any(_is_stopped(v) and scene.now - v.state_since < LONG_ENOUGH for v in views)
+
+
 def _is_stopped(view: RankView) -> bool:
     return view.activity is not None and view.activity.state in ("T", "t")
 

@@ -142,6 +142,8 @@ def _be_patient(
         return go_on
     if all(exits.is_leaving(scene.rank(rank)) for rank in late):
         return go_on  # its exit handlers may save and upload; that ends by itself
+    if stopped.any_only_just(scene, late):
+        return go_on  # rank-frozen in a moment, which is the truth of it
     waited = waited_for(now, scene, verdict, history)
     if not pace.steps(worlds.part_of(scene, late)):
         alive = max(scene.rank(rank).alive_at for rank in late)

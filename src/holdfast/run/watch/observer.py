@@ -305,7 +305,7 @@ class Observer:
         # Our own questions moved the ranks' counters: that is no sign of life.
         found = activity.read_many([rank.pid for rank in watched if rank.death is None])
         for rank in watched:
-            rank.activity = found.get(rank.pid) or rank.activity
+            rank.look_again(self.evidence_at, found.get(rank.pid))
         self.answered = number
         seen = assembler.scene_of_node(self.report(self.evidence_at), self.attempt, self.started_at)
         if cpu_starvation.suspected(seen):

@@ -117,12 +117,19 @@ class ObservedRank:
         before = self.activity
         if activity is None:
             return
-        if before is None or before.state != activity.state:
-            self.state_since = now
         if before is None or moved(before, activity, now - self.looked_at):
             self.alive_at = now
-        self.activity, self.looked_at = activity, now
+        self.looked_at = now
+        self.look_again(now, activity)
         self.looks.append(CpuLook(at=now, ran=activity.cpu, queued=activity.queued))
+
+    def look_again(self, now: float, activity: Activity | None) -> None:
+        """Between two looks that are compared: what moved is no sign of life."""
+        if activity is None:
+            return
+        if self.activity is None or self.activity.state != activity.state:
+            self.state_since = now
+        self.activity = activity
 
     def remember_threads(self) -> None:
         with contextlib.suppress(OSError):  # it is about to go: what was seen before stays
