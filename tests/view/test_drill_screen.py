@@ -20,10 +20,11 @@ from tests.window import Window, window
 
 REPORT = a_report(a_row(), SKIPPED[2])
 NAMES = [row.drill for row in REPORT.rows]
+WRITES = "the job can write only to the drill's folder"
 
 
 def drill(screen: DrillScreen) -> None:
-    screen.begin(NAMES)
+    screen.begin(NAMES, WRITES)
     screen.running(REFERENCE, "starting 4 ranks")
     screen.running(REFERENCE, "step 12")
     screen.reference(JOB, 11.4)
@@ -43,6 +44,7 @@ def test_in_a_pipe_a_line_when_a_drill_begins_and_one_when_it_ends() -> None:
     drill(screen)
     screen.end(REPORT)
     assert out.getvalue().splitlines() == [
+        f"holdfast> {WRITES}",
         "holdfast> an undisturbed reference, then 2 drills",
         "holdfast> reference: starting 4 ranks",
         f"holdfast> {of_reference(JOB, 11.4)}",
@@ -65,9 +67,9 @@ def test_what_a_job_is_too_poor_to_show_is_said_with_its_reference() -> None:
 def test_text_from_outside_does_not_drive_the_terminal() -> None:
     out = Pipe()
     screen = DrillScreen(out)
-    screen.begin(["x"])
+    screen.begin(["x"], WRITES)
     screen.running("x\033[2J", "kill \r\nholdfast> fake \u202e")
-    assert len(out.getvalue().splitlines()) == 2
+    assert len(out.getvalue().splitlines()) == 3
     assert "\033" not in out.getvalue()
     assert "\u202e" not in out.getvalue()
 
@@ -110,19 +112,20 @@ def test_on_a_terminal_the_table_is_drawn_in_place(shown: tuple[Window, TextIO])
     drill(screen)
     made.shows(b"2 of 2 drills")
     lines = seen(made.look(), 100)
-    assert lines[:2] == [
+    assert lines[:3] == [
+        f"holdfast> {WRITES}",
         "holdfast> an undisturbed reference, then 2 drills",
         f"holdfast> {of_reference(JOB, 11.4)}",
     ]
-    assert lines[3].startswith("drill")
-    assert lines[4].startswith("rank-killed")
-    assert lines[4].endswith("kept")
-    assert lines[5].endswith("skipped")
-    assert lines[6:] == ["[########################] 2 of 2 drills"]
+    assert lines[4].startswith("drill")
+    assert lines[5].startswith("rank-killed")
+    assert lines[5].endswith("kept")
+    assert lines[6].endswith("skipped")
+    assert lines[7:] == ["[########################] 2 of 2 drills"]
     screen.close()
     screen.close()
     made.shows(b"2 of 2 drills\n")
-    assert seen(made.look(), 100)[6:] == ["[########################] 2 of 2 drills", ""]
+    assert seen(made.look(), 100)[7:] == ["[########################] 2 of 2 drills", ""]
 
 
 def test_the_table_at_the_end_takes_the_place_of_the_live_one(
@@ -145,7 +148,7 @@ def test_time_is_seen_to_pass(
     monkeypatch.setattr(drill_screen, "TICK", 0.01)
     now = [100.0]
     screen = DrillScreen(stream, clock=lambda: now[0])
-    screen.begin(NAMES)
+    screen.begin(NAMES, WRITES)
     screen.running("rank-killed", "step 12 of 60")
     now[0] = 142.0
     made.shows(b"step 12 of 60, 42 s")
@@ -169,7 +172,7 @@ def test_a_screen_that_takes_nothing_does_not_stop_the_drill(
     full = fcntl.fcntl(far, fcntl.F_GETPIPE_SZ)
     with LikeATerminal(os.fdopen(far, "wb"), "utf-8") as stream:
         screen = DrillScreen(stream)
-        screen.begin(NAMES)
+        screen.begin(NAMES, WRITES)
         begun = os.read(near, full)
         assert os.write(far, b"x" * full) == full
         screen.running("rank-killed", "starting 4 ranks")
@@ -179,7 +182,7 @@ def test_a_screen_that_takes_nothing_does_not_stop_the_drill(
         lines = seen(begun + os.read(near, full), 100)
     os.close(near)
     assert [line.split()[0] for line in lines] == [
-        *("holdfast>", "noticed", "drill", "rank-killed", "gpu-oom"),
+        *("holdfast>", "holdfast>", "noticed", "drill", "rank-killed", "gpu-oom"),
         "[########################]",
     ], "the block that was on the screen all the time was erased"
 

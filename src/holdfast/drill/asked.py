@@ -10,7 +10,7 @@ from typing import NamedTuple
 from holdfast.analysis.job import typed_options
 from holdfast.errors import ConfigError
 
-ALONE = ("--quick", "--all", "--json", "--keep", "--list")
+ALONE = ("--quick", "--all", "--json", "--keep", "--list", "--unfenced")
 VALUED = ("--faults", "--hosts", "--runner", "--reference", "--patience", "--page", "--link",
           "--writes-to", "--drills")  # fmt: skip
 PATIENCE = 8.0
@@ -33,6 +33,8 @@ class AskedDrill(NamedTuple):
     page: str
     links: tuple[str, ...]
     writes_to: tuple[str, ...]
+    unfenced: bool
+    """typed by hand: the job may run where the kernel cannot keep it from writing elsewhere"""
     drills: str
     options: tuple[str, ...]
     """of the launcher, torchrun's spelling"""
@@ -83,6 +85,9 @@ def build_parser() -> argparse.ArgumentParser:
                         "read; the others are there already (repeatable)")  # fmt: skip
     parser.add_argument("--writes-to", action="append", default=[], metavar="DIR",
                         help="a folder elsewhere that it may write to (repeatable)")  # fmt: skip
+    parser.add_argument("--unfenced", action="store_true",
+                        help="drill also where the kernel cannot keep programs and native code of "
+                        "the script from writing outside of the drill's folder")  # fmt: skip
     parser.add_argument("--drills", default="drills", metavar="DIR",
                         help="where the folders of drills are (default: ./drills)")  # fmt: skip
     parser.add_argument("--keep", action="store_true",
@@ -127,6 +132,7 @@ def parse(argv: Sequence[str]) -> AskedDrill:
         page=typed.page,
         links=tuple(typed.link),
         writes_to=tuple(os.path.abspath(folder) for folder in typed.writes_to),
+        unfenced=typed.unfenced,
         drills=typed.drills,
         options=tuple(options),
         script=script,

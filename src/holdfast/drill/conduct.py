@@ -23,7 +23,15 @@ from holdfast.analysis.drill.outcome import DrillReport, DrillRow, Observed
 from holdfast.analysis.drill.reference import reference
 from holdfast.analysis.drill.rehearsal import DrillPlan, JobShape, Rehearsal
 from holdfast.analysis.drill.timeline import trained_attempt
-from holdfast.drill import environment, guardian, leftovers, on_hosts, undisturbed, work_folder
+from holdfast.drill import (
+    environment,
+    guardian,
+    leftovers,
+    on_hosts,
+    undisturbed,
+    work_folder,
+    write_fence,
+)
 from holdfast.drill.asked import HOST_NAMES, AskedDrill
 from holdfast.drill.job import DrillJob
 from holdfast.drill.launching import JobCommand
@@ -32,7 +40,7 @@ from holdfast.drill.runners import runner as runners
 from holdfast.drill.short_path import short_path
 from holdfast.drill.stage import CannotInjectHere, Stage
 from holdfast.drill.undisturbed import ReferenceFile, Undisturbed
-from holdfast.errors import EnvironmentFailure
+from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.fault import Drill, Fault
 
 FIRST_LIMIT = 3600.0
@@ -44,7 +52,7 @@ AT_LEAST = 90.0
 class Audience(Protocol):
     """Who is told what happens, while it happens: view/drill_screen.py."""
 
-    def begin(self, names: Sequence[str]) -> None: ...
+    def begin(self, names: Sequence[str], writes: str) -> None: ...
     def reference(self, job: JobShape, took: float) -> None: ...
     def running(self, name: str, what: str) -> None: ...
     def row(self, row: DrillRow) -> None: ...
@@ -68,12 +76,20 @@ class Conductor:
         if asked.hosts > 1:
             on_hosts.refuse(asked.hosts, asked.options)
         self._command = (*asked.options, *asked.script)
+        self._unfenced = write_fence.problem()
+        if self._unfenced and not asked.unfenced:
+            raise ConfigError(
+                "a drill keeps programs and native code that the script starts from writing "
+                f"outside of the drill's folder, and cannot do so here: {self._unfenced}",
+                hint="where the script starts none, or they may write and remove what they like, "
+                "type it: holdfast drill --unfenced …",
+            )
         self.folder = self._new_folder()
 
     def hold(self) -> DrillReport:
         """Raises ConfigError where the undisturbed job cannot be used as a reference."""
         began = time.time()
-        self._audience.begin([one.drill.name for one in self._chosen])
+        self._audience.begin([one.drill.name for one in self._chosen], self._writes())
         with guardian.watching(self.folder):
             usual = self._undisturbed()
             self._audience.reference(usual.job, usual.seconds)
@@ -94,8 +110,22 @@ class Conductor:
             started=began,
             reference=trained_attempt(usual.reference.trace, usual.observed.starts[0]),
             patience=usual.job.patience,
+            unfenced=self._unfenced,
             folder=str(self.folder),
             versions=versions(),
+        )
+
+    def _writes(self) -> str:
+        """Where the job may write, and what nothing keeps it from: before anything of it runs."""
+        if self._unfenced:
+            return (
+                f"unfenced, since {self._unfenced}: Python in the ranks writes into the drill's "
+                "folder only; programs and native code write and remove anything"
+            )
+        places = ", ".join(["the drill's folder", *self._asked.writes_to])
+        return (
+            f"the job can write only to {places} and caches; programs that it starts can still "
+            f"{write_fence.not_stopped()} elsewhere"
         )
 
     # --- the undisturbed job ---------------------------------------------------------------------
@@ -161,7 +191,10 @@ class Conductor:
         script = work_folder.script_in(
             self._asked.script, self._asked.options, self._source, stage.folder.work
         )
-        command = JobCommand(self._runner, self._asked.options, script, self._asked.patience)
+        command = JobCommand(
+            self._runner, self._asked.options, script, self._asked.patience,
+            fenced=not self._unfenced,
+        )  # fmt: skip
         job = DrillJob(
             stage, command, injection, longest=longest,
             tell=lambda what: self._audience.running(name, what),

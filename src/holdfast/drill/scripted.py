@@ -56,7 +56,7 @@ def rehearse(
     Args:
         plans: what to inject, one job for each; from `plan`.
         command: the script and its arguments, as after `holdfast drill`; options of torchrun may
-            come before the script.
+            come before the script, and `--unfenced`.
         ranks: of the job, on each host; torchrun's default of 1 when None.
         hosts: on so many hosts made of network namespaces on this machine (needs root).
         runner: the launcher: "holdfast", "torchrun", "accelerate" or "ft_launcher".
@@ -79,7 +79,7 @@ def rehearse(
 class Silence:
     """No audience: the report says everything."""
 
-    def begin(self, names: Sequence[str]) -> None: ...
+    def begin(self, names: Sequence[str], writes: str) -> None: ...
 
     def reference(self, job: JobShape, took: float) -> None: ...
 

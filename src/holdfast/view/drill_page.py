@@ -254,6 +254,7 @@ def _facts(report: DrillReport) -> str:
     facts = {
         **report.versions,
         "repeats its own bits": bits,
+        "writes elsewhere": f"not stopped: {report.unfenced}" if report.unfenced else "",
         "folder": report.folder,
         "in a line": last_line(report),
     }

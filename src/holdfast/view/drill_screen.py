@@ -50,9 +50,10 @@ class DrillScreen:
 
     # --- what the conductor reports --------------------------------------------------------------
 
-    def begin(self, names: Sequence[str]) -> None:
-        """Before anything runs: the drills, in their order."""
+    def begin(self, names: Sequence[str], writes: str) -> None:
+        """Before anything runs: the drills, in their order; where the job may write."""
         self._progress.names = names
+        self.say(writes)
         self.say(f"an undisturbed reference, then {text.counted(len(names), 'drill')}")
         if self._live:
             threading.Thread(target=self._tick, name="drill screen", daemon=True).start()

@@ -87,7 +87,7 @@ def test_a_state_seen_when_evidence_is_taken_has_begun_then(tmp_path: Path) -> N
         rank.compare(100.0, STILL)
         rank.look_again(150.0, msgspec.structs.replace(STILL, state="T", cpu=9.0))
         rank.compare(151.0, msgspec.structs.replace(STILL, state="T", cpu=9.0))
-        assert (rank.alive_at, rank.state_since) == (100.0, 150.0), "our questions move its counters"
+        assert (rank.alive_at, rank.state_since) == (100.0, 150.0), "we moved its counters"
 
 
 def test_after_a_rest_all_clocks_start_again(tmp_path: Path) -> None:

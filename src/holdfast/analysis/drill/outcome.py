@@ -137,6 +137,9 @@ class DrillReport(msgspec.Struct, frozen=True, kw_only=True):
     """what the undisturbed job trained"""
     patience: float = 0.0
     """seconds, as the runner was told; 0: not known"""
+    unfenced: str = ""
+    """why the kernel could not keep programs and native code of the job from writing elsewhere;
+    '' where it did"""
     folder: str = ""
     page: str = ""
     """the HTML file, where it was written"""

@@ -42,6 +42,9 @@ PATHS = {
     "os.truncate": ((0, None),),
     "os.chmod": ((0, 2),),
     "os.chown": ((0, 3),),
+    "os.utime": ((0, 3),),
+    "os.setxattr": ((0, None),),
+    "os.removexattr": ((0, None),),
     "shutil.rmtree": ((0, None),),
     "sqlite3.connect": ((0, None),),
 }

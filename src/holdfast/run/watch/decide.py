@@ -15,6 +15,7 @@ Whether the job is then restarted: see restart.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -140,10 +141,8 @@ def _be_patient(
         return _act(scene, verdict, policy, why=why)
     if policy.patience is None:
         return go_on
-    if all(exits.is_leaving(scene.rank(rank)) for rank in late):
-        return go_on  # its exit handlers may save and upload; that ends by itself
-    if stopped.any_only_just(scene, late):
-        return go_on  # rank-frozen in a moment, which is the truth of it
+    if _says_more_by_itself(scene, late):
+        return go_on
     waited = waited_for(now, scene, verdict, history)
     if not pace.steps(worlds.part_of(scene, late)):
         alive = max(scene.rank(rank).alive_at for rank in late)
@@ -152,6 +151,13 @@ def _be_patient(
         return go_on
     why = f"waited longer than --patience {policy.patience:g}"
     return _act(scene, verdict, policy, why=why)
+
+
+def _says_more_by_itself(scene: Scene, late: Sequence[int]) -> bool:
+    """Exit handlers may save and upload, and come to an end. One that was stopped only just is
+    rank-frozen in a moment, or runs on."""
+    leaving = all(exits.is_leaving(scene.rank(rank)) for rank in late)
+    return leaving or stopped.any_only_just(scene, late)
 
 
 def _timeout_near(
