@@ -230,3 +230,18 @@ def test_for_real_and_without_torch() -> None:
     )
     done_within = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done_within.returncode == 0
+
+
+def test_one_slip_among_several_names_costs_only_its_own_answer(ask: Asker) -> None:
+    code, out, err = ask("NCCL_TIMEOUT", "OMP_NUM_THREADS", "NCL_DEBUG")
+    assert code == 2
+    assert "NCCL has no collective timeout" in out
+    assert "threads per process" in out
+    assert "holdfast does not know 'NCL_DEBUG', and it is not set here" in err
+    assert "did you mean NCCL_DEBUG" in err
+
+
+def test_a_slip_in_the_environment_is_shown(ask: Asker) -> None:
+    _, out, _ = ask(NCL_DEBUG="INFO", NCCL_IB_DISABLE="true")
+    assert "NCL_DEBUG is no known variable, NCCL_DEBUG is" in out
+    assert "NCCL_IB_DISABLE=true has no effect: NCCL reads a number here" in out

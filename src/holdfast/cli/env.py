@@ -134,27 +134,34 @@ def _explain(names: list[str], command: list[str], arguments: argparse.Namespace
             )
     job, _ = read_job(command, arguments, also=plain, brief=True)
     judged = setting_status.judge(job)
-    answers = [variable.one(name, job, judged) for name in plain]
-    _insist_on_known(answers)
-    if arguments.json:
+    asked = [variable.one(name, job, judged) for name in plain]
+    answers = [answer for answer in asked if _is_known(answer)]
+    if arguments.json and (answers or families):
         listed = [row for found in families.values() for row in found]
         streams.answer(document.env_variables(answers, listed), encoding=document.ENCODING)
-    else:
+    elif answers or families:
         tables = [env.table(rows, width=streams.width()) for rows in families.values()]
         streams.answer(
             "\n\n".join([*(env.one(a, width=streams.width()) for a in answers), *tables])
         )
+    _insist_on_known([answer for answer in asked if not _is_known(answer)])
     return _code([found for found in judged if found.name in plain], (), arguments.fail_on)
 
 
-def _insist_on_known(answers: Sequence[VariableInfo]) -> None:
-    for answer in answers:
-        if answer.row is None and answer.now is None and not answer.read_by:
-            meant = ", ".join(answer.near[:6])
-            raise ConfigError(
-                f"holdfast does not know {answer.name!r}, and it is not set here",
-                hint=f"did you mean {meant}?" if meant else "holdfast env --all shows all it knows",
-            )
+def _is_known(answer: VariableInfo) -> bool:
+    return bool(answer.row or answer.now or answer.read_by)
+
+
+def _insist_on_known(unknown: Sequence[VariableInfo]) -> None:
+    """Last: one slip among several names costs only its own answer."""
+    if unknown:
+        names = " and ".join(repr(answer.name) for answer in unknown)
+        near = [name for answer in unknown for name in answer.near[: 6 // len(unknown) or 1]]
+        raise ConfigError(
+            f"holdfast does not know {names}, and {'it is' if len(unknown) == 1 else 'they are'} "
+            "not set here",
+            hint=f"did you mean {', '.join(near)}?" if near else "holdfast env --all shows all",
+        )
 
 
 # --- what to set ----------------------------------------------------------------------------------

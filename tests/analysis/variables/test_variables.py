@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from holdfast.analysis import variables
 from holdfast.analysis.nccl_numbers import nccl_int
-from holdfast.analysis.variables import parsing
+from holdfast.analysis.variables import parsing, values
 from holdfast.analysis.variables.table import FILES, FOLDER, parse, tables
 from holdfast.analysis.versions import release
 
@@ -136,6 +136,54 @@ def test_prefix_of_takes_the_longest() -> None:
 )
 def test_nearest(slip: str, meant: str) -> None:
     assert variables.nearest(slip) == meant
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("NCL_DEBUG", "NCCL_DEBUG"),
+        ("NCLL_DEBUG", "NCCL_DEBUG"),
+        ("OMP_NUM_THREAD", "OMP_NUM_THREADS"),
+        ("OPM_NUM_THREADS", "OMP_NUM_THREADS"),
+        ("CUDA_VISIBLE_DEVCIES", "CUDA_VISIBLE_DEVICES"),
+        ("MASTER_ADR", "MASTER_ADDR"),
+        # names of other programs, of the user, and right ones
+        *[(name, "") for name in ("RCCL_DEBUG", "HCCL_SOCKET_IFNAME", "CCL_DEBUG", "MCCL_DEBUG")],
+        *[(name, "") for name in ("UCC_LOG_LEVEL", "KMP_STACKSIZE", "PMIX_RANK", "HF_HOME")],
+        *[(name, "") for name in ("MASTER_PORTS", "LOCAL_RANKS", "NUM_NODES", "NCCL_IB_HCA2")],
+        *[(name, "") for name in ("NCCL_DEBUG", "OMP_NUM_THREADS", "SLURM_NTASK", "HOME")],
+    ],
+)
+def test_a_slip_is_known_behind_any_prefix(slip: str, meant: str) -> None:
+    assert variables.misspelt(slip) == meant
+
+
+def test_no_known_name_is_a_slip_of_another() -> None:
+    """Each of them is a proof that names so close to each other do exist."""
+    assert [row.name for row in ROWS if variables.misspelt(row.name)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "word"),
+    [
+        ("NCCL_IB_DISABLE", "true", True),
+        ("NCCL_P2P_DISABLE", "Yes", True),
+        ("NCCL_RAS_ENABLE", "on", True),
+        ("NCCL_IB_DISABLE", "1", False),
+        ("NCCL_IB_DISABLE", "0x1", False),
+        ("NCCL_IB_DISABLE", "false", False),  # 0 is what it says
+        ("NCCL_SET_THREAD_NAME", "true", False),  # read as a word since 2.30
+        ("NCCL_RUN_DIAGNOSTICS", "true", False),  # newer than what was looked at
+        ("NCCL_DEBUG", "true", False),
+        ("NCCL_P2P_LEVEL", "on", False),
+        ("TORCH_NCCL_BLOCKING_WAIT", "true", False),  # torch takes words
+    ],
+)
+def test_words_where_nccl_reads_a_number(name: str, value: str, word: bool) -> None:
+    row = variables.lookup(name)
+    assert row is not None
+    assert values.word_for_one(row, value) is word
+    assert not word or nccl_int(value) == 0
 
 
 def test_nothing_that_no_program_reads_is_suggested() -> None:

@@ -78,6 +78,19 @@ test_check = check_table(
         a_machine(settings=conf("NCCL_DEBUG ", " INFO")),
         saying=["the name 'NCCL_DEBUG ' contains a blank", "`NCCL_DEBUG=INFO`"],
     ),
+    speaks(
+        "warning",
+        a_machine(
+            settings=settings(NCCL_IB_DISABLE="true"),
+            variable_search=searched("NCCL_", NCCL_IB_DISABLE=(NCCL,)),
+        ),
+        saying=["NCCL_IB_DISABLE=true has no effect", "counts as 0", "`export NCCL_IB_DISABLE=1`"],
+    ),
+    speaks(
+        "note",
+        a_machine(settings=settings(NCL_DEBUG="INFO")),
+        saying=["NCL_DEBUG is no known variable, NCCL_DEBUG is", "`export NCCL_DEBUG=INFO`"],
+    ),
     silent(a_machine()),
     silent(a_machine(settings=settings(NCCL_DEBUG="INFO", TORCH_NCCL_TRACE_BUFFER_SIZE="2000"))),
     silent(  # unknown to the table, but an installed program holds the name
@@ -171,6 +184,26 @@ test_lint = lint_table(
         lines=[1],
         saying=["from 2.24 on", "2.21.5 is installed here"],
     ),
+    flags(
+        "warning",
+        python("""
+            import os
+            os.environ["NCL_DEBUG"] = "INFO"
+            os.environ.setdefault("OMP_NUM_THREAD", "4")
+        """),
+        lines=[2, 3],
+        saying=["NCL_DEBUG is no known variable, NCCL_DEBUG is", "OMP_NUM_THREADS is"],
+    ),
+    leaves(shell('export OMP_NUM_THREAD=4\npython train.py --threads "$OMP_NUM_THREAD"')),
+    leaves(shell("export HCCL_SOCKET_IFNAME=eth0 UCC_LOG_LEVEL=info MASTER_PORTS='1 2'")),
+    flags(
+        "warning",
+        shell("export NCCL_IB_DISABLE=true NCCL_RAS_ENABLE=yes NCCL_P2P_DISABLE=1"),
+        lines=[1, 1],
+        saying=["true has no effect: NCCL reads a number", "yes may switch it off"],
+    ),
+    flags("warning", nccl_conf("NCCL_SHM_DISABLE=on"), lines=[1], saying=["NCCL reads a number"]),
+    leaves(shell("export NCCL_IB_DISABLE=false NCCL_SHM_DISABLE=$OFF")),
     flags("warning", nccl_conf("NCCL_DEBUG = INFO"), lines=[1], saying=["contains a blank"]),
     flags(
         "warning",

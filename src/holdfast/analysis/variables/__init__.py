@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 
+from holdfast.analysis.variables import one_slip
 from holdfast.analysis.variables.table import Variable, tables
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "defaults_since",
     "everything",
     "lookup",
+    "misspelt",
     "near_names",
     "nearest",
     "prefix_of",
@@ -75,6 +77,29 @@ def nearest(name: str) -> str:
         return stem
     close = difflib.get_close_matches(stem, candidates, n=1, cutoff=0.85)
     return close[0] if close else ""
+
+
+@functools.cache
+def misspelt(name: str) -> str:
+    """The known variable that this is one slip away from, whatever its prefix: `NCL_DEBUG`,
+    `OMP_NUM_THREAD`; '' for every other name.
+
+    `nearest` may guess, since it is asked only behind a prefix whose every name is known.
+    """
+    if lookup(name) is not None or "_" not in name:
+        return ""
+    return next((known for known in _slipped_on() if one_slip.apart(name, known)), "")
+
+
+@functools.cache
+def _slipped_on() -> tuple[str, ...]:
+    """Names that people type, and long enough for a slip to be one."""
+    typed = (row for row in everything().values() if row.is_read and row.reader not in _GIVEN)
+    return tuple(row.name for row in typed if len(row.name) >= 8 and "_" in row.name)
+
+
+_GIVEN = ("Slurm", "schedulers", "MPI", "build tools", "your script")
+"""set by programs, or named as the user likes"""
 
 
 def near_names(name: str) -> list[str]:

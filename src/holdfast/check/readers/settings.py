@@ -54,7 +54,8 @@ def is_relevant(name: str) -> bool:
     """Spaces around a name count for NCCL, not for us: such a mistake must be seen."""
     plain = name.strip()
     relevant = (*variables.prefixes(), *MORE_PREFIXES)
-    return plain.startswith(relevant) or variables.lookup(plain) is not None
+    known = plain.startswith(relevant) or variables.lookup(plain) is not None
+    return known or bool(variables.misspelt(plain))
 
 
 def _files(plan: Plan, root: str) -> Iterator[str]:

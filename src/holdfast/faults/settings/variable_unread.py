@@ -1,4 +1,4 @@
-"""A variable is set that no program reads.
+"""A variable is set that no program reads, or to a value that its program does not take.
 
 What you see   Nothing: the setting has no effect, and the problem it should solve remains. No
                program warns about a variable it does not know.
@@ -6,15 +6,17 @@ Why            Names are copied from guides, forum answers and old scripts. Some
                (NCCL_REUSE_SOCKET_ADDR, ACCELERATE_DISABLE_NCCL, NCCL_TIMEOUT), some are misspelt
                (NCCL_DISABLE_P2P for NCCL_P2P_DISABLE), some were added or removed in a version. In
                an nccl.conf blanks are significant: `NCCL_DEBUG = INFO` sets a name that ends in a
-               blank.
+               blank. NCCL reads numbers: of NCCL_IB_DISABLE=true it makes 0, and RDMA stays in use.
 How to be sure A program can only read a name it contains: `strings -a libnccl.so.2 | grep -x
                NCCL_NAME`. `holdfast check` searches the installed libraries and packages this way
                and says what it searched; where they are not installed it uses a table of names read
                from the programs' sources.
 Fix            Correct the name, or `unset` it. The finding says which setting does it instead.
 Known limits   Your own script may read any name; `holdfast check` cannot see that. Plugins that are
-               not installed here are known from the table only.
+               not installed here are known from the table only. Behind an unknown prefix only one
+               slip is recognised (NCL_DEBUG), and of values only words for 1 in NCCL's switches.
 Sources        NVIDIA/nccl: docs/userguide/source/env.rst, src/misc/param.cc and all tags to 2.30.7
+               meta-pytorch/torchcomms: NCCL newer than 2.30.7 takes the default for a word
                torch 2.13.0: ProcessGroupNCCL.hpp, FlightRecorder.hpp, torch/distributed
                huggingface/accelerate: all release tags, src/accelerate/utils/dataclasses.py
                https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
@@ -38,7 +40,7 @@ from holdfast.analysis.machine import (
 )
 from holdfast.analysis.source.source import LintingMachine, Source
 from holdfast.analysis.source.source import SourceSetting as Written
-from holdfast.analysis.variables import Variable
+from holdfast.analysis.variables import Variable, values
 from holdfast.analysis.variables.in_source import as_fact, at, judged, put, without
 from holdfast.analysis.variables.status import Effect
 from holdfast.analysis.versions import release
@@ -58,7 +60,7 @@ NO_EFFECT = "it has no effect unless your own script reads it"
 
 @FAULT.check(needs=("settings", "variable_search"))
 def no_program_reads_the_variable(facts: MachineFacts) -> Finding | list[Finding]:
-    judged = [s for s in known(facts.settings) if variables.prefix_of(s.name.strip())]
+    judged = [s for s in known(facts.settings) if _is_judged(s.name.strip())]
     if not judged:
         return FAULT.ok("no variable of NCCL, PyTorch, torchrun or a framework is set")
     search = facts.variable_search
@@ -68,15 +70,21 @@ def no_program_reads_the_variable(facts: MachineFacts) -> Finding | list[Finding
     return findings or FAULT.ok(f"all {len(judged)} variables set are read by a program")
 
 
+def _is_judged(name: str) -> bool:
+    return bool(variables.prefix_of(name) or variables.misspelt(name))
+
+
 def _judge(setting: Setting, search: VariableSearch) -> Finding | None:
     name = setting.name
     if name != name.strip():
         return _blank(setting)
+    row = variables.lookup(name)
+    if row is not None and values.word_for_one(row, setting.value):
+        return _word(setting, row)
     if search.found.get(name):
         return None
-    row = variables.lookup(name)
     if row is None:
-        return _unknown(setting, search)
+        return _unknown(setting, search) if variables.prefix_of(name) else _slip(setting)
     if not row.is_read:
         return _never_existed(setting, row, search)
     return _missing_here(setting, row, search) if _provable(name, search) else None
@@ -125,6 +133,28 @@ def _unknown(setting: Setting, search: VariableSearch) -> Finding:
     )
 
 
+def _slip(setting: Setting) -> Finding:
+    """A warning where the text of the program shows that it does not ask for the name itself."""
+    meant = variables.misspelt(setting.name)
+    return FAULT.note(
+        f"{setting.name} is no known variable, {meant} is",
+        reason=f"no program warns about unknown names; {NO_EFFECT}",
+        evidence=[setting.evidence],
+        fix=f"write {put(setting, meant, setting.value)}, or {without(setting)}",
+    )
+
+
+def _word(setting: Setting, row: Variable) -> Finding:
+    to = "may switch it off" if row.default == "1" else "has no effect"
+    return FAULT.warning(
+        f"{setting.name}={setting.value} {to}: NCCL reads a number here",
+        reason="a word counts as 0 in NCCL up to 2.30, and in newer versions as the default, which "
+        f"is {row.default}",
+        evidence=[setting.evidence],
+        fix=f"write {put(setting, setting.name, '1')}",
+    )
+
+
 def _never_existed(setting: Setting, row: Variable, search: VariableSearch) -> Finding:
     """A warning where only the machine is known: the job's own script may read it."""
     name = setting.name
@@ -161,9 +191,13 @@ def _missing_here(setting: Setting, row: Variable, search: VariableSearch) -> Fi
 def script_sets_an_unread_variable(source: Source) -> Iterator[Finding]:
     for setting in judged(source):
         name = setting.name.strip()
-        if not variables.prefix_of(name) or name in source.reads:
+        row = variables.lookup(name)
+        if row is not None and setting.known and values.word_for_one(row, setting.value):
+            yield at(_word(as_fact(setting), row), setting)
             continue
-        if variables.lookup(name) is None and _is_deliberate(setting, source):
+        if not _is_judged(name) or name in source.reads:
+            continue
+        if row is None and _is_deliberate(setting, source):
             continue
         finding = _judge_written(as_fact(setting), source, in_conf=setting.by == "nccl.conf")
         if finding:
@@ -199,6 +233,8 @@ def _judge_written(setting: Setting, source: Source, *, in_conf: bool) -> Findin
 
 def _misspelt_or_unknown(setting: Setting) -> Finding:
     """Only a name close to a known one is likely a mistake: plugins and forks have other names."""
+    if not variables.prefix_of(setting.name):
+        return msgspec.structs.replace(_slip(setting), status=Status.WARNING)
     meant = variables.nearest(setting.name)
     if not meant:
         return _unknown(setting, NOTHING_SEARCHED)
