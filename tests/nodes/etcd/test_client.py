@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,22 @@ def test_nothing_listens() -> None:
 def test_a_name_that_does_not_resolve() -> None:
     with pytest.raises(EtcdUnreachable, match=r"no-such-host\.invalid:2379: the name does not"):
         EtcdClient(EtcdAccess((("no-such-host.invalid", 2379),))).version()
+
+
+def test_a_name_server_that_does_not_answer_holds_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, free = socket.getaddrinfo, threading.Event()
+
+    def slow(host: str, *rest: Any, **named: Any) -> Any:
+        if host == "etcd.invalid" and not named.get("flags"):
+            free.wait(60)
+        return real(host, *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    try:
+        with pytest.raises(EtcdUnreachable, match="not resolved in time"):
+            EtcdClient(EtcdAccess((("etcd.invalid", 2379),))).version()
+    finally:
+        free.set()
 
 
 def test_something_that_says_nothing_is_given_up() -> None:

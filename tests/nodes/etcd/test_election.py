@@ -65,12 +65,21 @@ MEMBER = ElectionCandidate("b", "id-b", "j", 3)
         (view(None, ENDED), ElectionCandidate("new", "id-new"), StandForElection),
         (view(coordinator(), KeptJob(id="k", lease=1)), MEMBER, JobEnded),
         (view(coordinator(job="old"), JOB), ElectionCandidate("b", "id-b"), Await),
+        # nodes at work put back what etcd has forgotten
+        (view()._replace(at_work=("a",)), ElectionCandidate("new", "id-new"), Await),
         # our own candidacy, whose answer was lost
         (view(coordinator("b", port=0), JOB), MEMBER, StandForElection),
     ],
 )
 def test_what_a_launcher_does(seen: ElectionView, me: ElectionCandidate, move: type) -> None:
     assert isinstance(next_move(seen, me, KEYS), move)
+
+
+def test_a_launcher_to_which_etcd_has_just_come_back_begins_no_job() -> None:
+    new = ElectionCandidate("new", "id-new")
+    assert isinstance(next_move(view(), new, KEYS, settled=False), Await)
+    assert isinstance(next_move(view(None, ENDED), new, KEYS, settled=False), StandForElection)
+    assert isinstance(next_move(view(coordinator(), JOB), new, KEYS, settled=False), Follow)
 
 
 def test_a_run_id_is_one_folder_of_keys() -> None:
@@ -197,4 +206,8 @@ def test_only_one_coordinates_and_only_who_was_there_takes_over() -> None:
 def test_registered_nodes_are_read_by_name() -> None:
     entry = msgspec.json.encode(RegisteredNode(name="b")).decode()
     keys: ElectionKeys = keys_of("r")
-    assert view_of({keys.node("x"): StoredValue(entry, 1, 1, 1)}, keys).nodes == ("b",)
+    busy = msgspec.json.encode(RegisteredNode(name="c", job="j")).decode()
+    found = {name: StoredValue(text, 1, 1, 1) for name, text in (("x", entry), ("y", busy))}
+    seen = view_of({keys.node(name): stored for name, stored in found.items()}, keys)
+    assert seen.nodes == ("b", "c")
+    assert seen.at_work == ("c",)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import concurrent.futures
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.nodes.etcd.client import EtcdClient
+from holdfast.nodes.etcd import elector
+from holdfast.nodes.etcd.client import EtcdClient, Put
 from holdfast.nodes.etcd.election import LEASE, Await, Follow, JobEnded, keys_of, view_of
 from holdfast.nodes.etcd.elector import Elected, Elector
 from holdfast.nodes.etcd.etcd_errors import EtcdUnreachable
@@ -157,6 +159,87 @@ def test_a_coordinator_that_was_away_learns_that_another_took_over(launchers: La
     a.step_down()
     b.announce(("10.0.0.2",), 2)
     assert isinstance(outcome(a), Follow)
+
+
+def test_a_member_keeps_the_job_while_its_coordinator_cannot_reach_etcd(
+    launchers: Launchers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = launchers.elector("a"), launchers.elector("b")
+    assert isinstance(outcome(a), Elected)
+    a.announce(("10.0.0.1",), 1)
+    assert isinstance(outcome(b), Follow)  # before the first round, as nodes do
+    a.publish(1, {})
+    b.in_round(1)
+    until(lambda: launchers.newest_round() == 1)
+    die(a)
+    launchers.end_lease_of_coordinator()
+    kept: list[int] = []
+    keep_alive = b._client.keep_alive
+
+    def noted(lease: int) -> bool:
+        kept.append(lease)
+        return keep_alive(lease)
+
+    monkeypatch.setattr(b._client, "keep_alive", noted)
+    job = view_of(launchers.client.read(launchers.keys.prefix), launchers.keys).job
+    assert job
+    until(lambda: job.lease in kept)
+    spare = launchers.elector("spare").campaign()
+    assert isinstance(spare, Await)
+    assert "etcd does not hear the coordinator" in spare.why
+
+
+def test_a_newcomer_to_which_etcd_comes_back_does_not_end_the_job_that_runs(
+    tmp_path: Path,
+) -> None:
+    with Etcd(tmp_path) as etcd:
+        launchers = Launchers(etcd, "run")
+        a, newcomer = launchers.elector("a"), launchers.elector("newcomer")
+        assert isinstance(outcome(a), Elected)
+        a.announce(("10.0.0.1",), 1)
+        a.publish(1, {})
+        until(lambda: launchers.newest_round() == 1)
+        etcd.members[0].kill()
+        with pytest.raises(EtcdUnreachable):
+            newcomer.campaign()
+        shutil.rmtree(tmp_path / "m0")  # it has forgotten everything
+        etcd.members[0].start()
+        etcd.wait()
+        followed = outcome(newcomer)
+        assert isinstance(followed, Follow)
+        assert followed.coordinator.name == "a"
+        assert not a.overruled
+        launchers.close()
+
+
+def test_who_was_overruled_does_not_end_the_job_of_its_successor(launchers: Launchers) -> None:
+    a, b = launchers.elector("a"), launchers.elector("b")
+    assert isinstance(outcome(a), Elected)
+    a.announce(("10.0.0.1",), 1)
+    assert isinstance(outcome(b), Follow)
+    b.in_round(1)
+    a.publish(1, {})
+    until(lambda: launchers.newest_round() == 1)
+    die(a)
+    launchers.end_lease_of_coordinator()
+    assert isinstance(outcome(b), Elected)
+    a.end_job("it did not know better")
+    job = view_of(launchers.client.read(launchers.keys.prefix), launchers.keys).job
+    assert job
+    assert job.ended == ""
+
+
+def test_what_cannot_be_read_in_etcd_is_said_and_leases_are_kept(
+    launchers: Launchers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elector, "SAID_AFTER", 0.0)
+    a = launchers.elector("a")
+    assert isinstance(outcome(a), Elected)
+    launchers.client.change((), (Put(launchers.keys.coordinator, "{"),))
+    a.publish(1, {})
+    until(lambda: any("cannot be read" in said for said in launchers.said))
+    assert a._thread
+    assert a._thread.is_alive()
 
 
 def test_a_job_that_ended_is_not_taken_over(launchers: Launchers) -> None:

@@ -14,11 +14,12 @@ from holdfast.analysis.scene.scene import Failure, Policy
 from holdfast.nodes.channel_errors import ChannelTimeout
 from holdfast.nodes.etcd.access import EtcdAccess
 from holdfast.nodes.etcd.client import EtcdClient
-from holdfast.nodes.etcd.election import Follow
-from holdfast.nodes.etcd.elector import Elected, Elector
+from holdfast.nodes.etcd.election import LEASE, Follow
+from holdfast.nodes.etcd.elector import RENEW_EVERY, Elected, Elector
 from holdfast.nodes.etcd.etcd_errors import EtcdUnreachable
 from holdfast.run.nodes import elected, takeover
 from holdfast.run.nodes.elected import ElectedLauncher
+from holdfast.run.nodes.link import fencing
 from holdfast.run.nodes.messages import RoundNode, RoundStart
 from holdfast.run.nodes.round_source import JobIsOver, RoundPlace, WaitInterrupted
 from holdfast.run.nodes.takeover import CarriedJob
@@ -263,6 +264,16 @@ def test_a_takeover_is_a_restart_like_any_other(
     assert again.allowed is allowed
     assert words in again.reason
     assert takeover.carried_job(left.plain()) == left
+
+
+def test_a_takeover_waits_for_the_ranks_of_nodes_that_are_not_heard() -> None:
+    alone = takeover.fence_after_election({"a"}, coordinator="a")
+    assert alone == takeover.fence_after_election((), coordinator="a")
+    # etcd gave the coordinator up after its lease, which it may have renewed a moment before
+    assert LEASE - RENEW_EVERY + alone >= fencing.LEASE.lost + fencing.ENDING
+    # the others may have heard it until it handed over
+    silent = takeover.fence_after_election({"a", "c"}, coordinator="a")
+    assert silent >= fencing.LEASE.lost + fencing.ENDING
 
 
 def test_a_coordinator_that_is_told_to_stop_costs_no_restart() -> None:

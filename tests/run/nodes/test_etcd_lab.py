@@ -42,7 +42,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., EtcdJob]]:
     with lab_or_skip() as lab:
         made: list[Etcd] = []
 
-        def begin(count: int, *, nnodes: str, members: int = 1, steps: int = 100_000) -> EtcdJob:
+        def begin(
+            count: int, *, nnodes: str, members: int = 1, steps: int = 100_000, spares: int = 0
+        ) -> EtcdJob:
             hosts = named_hosts(lab, count)
             servers = [lab.host(f"etcd{number}") for number in range(members)]
             folder = tmp_path / "etcd"
@@ -53,7 +55,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., EtcdJob]]:
             job = NodesJob(
                 lab, hosts, tmp_path / "job", nnodes=nnodes, steps=steps, typed=_meet_in(etcd)
             )
-            job.start_all()
+            for host in hosts[: count - spares]:
+                job.start(host)
             return EtcdJob(job, etcd, servers)
 
         yield begin
@@ -89,6 +92,29 @@ def test_the_coordinators_host_is_cut_off_and_the_others_go_on(
     step = job.goes_on(world=3, seconds=150)
     assert step is not None, job.screen()
     assert not job.curve_breaks()
+
+
+@pytest.mark.long
+def test_a_spare_begins_no_second_job_while_the_coordinator_cannot_reach_etcd(
+    start: Callable[..., EtcdJob],
+) -> None:
+    both = start(3, nnodes="1:3", spares=1)
+    job = both.job
+    both.says(job.hosts[0], "attempt 0: 2 ranks", seconds=60)
+    job.wait_for_steps(30)
+    job.mark()
+    spare = job.hosts[2]
+    job.lab.partition([both.coordinator()], both.servers)  # the members hear each other
+    time.sleep(10)  # its lease is over
+    job.start(spare)
+    assert both.says(spare, "etcd does not hear the coordinator", seconds=30), job.screen()
+    time.sleep(35)  # longer than etcd keeps a job that no node keeps
+    assert not job.ranks_on(spare), job.screen()
+    job.lab.restore()
+    assert both.says(spare, "joined", seconds=30), job.screen()
+    newest = job.newest()
+    assert newest is not None
+    assert not [job.sentences(host) for host in job.hosts if job.sentences(host)]
 
 
 @pytest.mark.long

@@ -8,7 +8,8 @@ member answered last.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.nodes.channel_errors import endpoint as in_words
@@ -87,7 +88,8 @@ class EtcdClient:
         first = prefix.encode()
         after = first[:-1] + bytes([first[-1] + 1])
         document = self._call("/kv/range", {"key": _coded(first), "range_end": _coded(after)})
-        return {_plain(found["key"]): _stored(found) for found in document.get("kvs", ())}
+        with self._understood():
+            return {_plain(found["key"]): _stored(found) for found in document.get("kvs", ())}
 
     def change(self, only_if: Sequence[Absent | Unchanged], then: Sequence[Put | Delete]) -> bool:
         """All of it or nothing; whether it was done."""
@@ -98,16 +100,28 @@ class EtcdClient:
         return bool(self._call("/kv/txn", question).get("succeeded"))
 
     def grant(self, seconds: int) -> int:
-        return int(self._call("/lease/grant", {"TTL": str(seconds)})["ID"])
+        document = self._call("/lease/grant", {"TTL": str(seconds)})
+        with self._understood():
+            return int(document["ID"])
 
     def keep_alive(self, lease: int) -> bool:
         """False when etcd knows no such lease any more."""
         answer = self._call("/lease/keepalive", {"ID": str(lease)})
-        return int(answer.get("result", {}).get("TTL", 0)) > 0
+        with self._understood():
+            return int(answer.get("result", {}).get("TTL", 0)) > 0
 
     def revoke(self, lease: int) -> None:
         """Its keys go with it; one that is gone already is fine."""
         self._call("/lease/revoke", {"ID": str(lease)}, missing_is_fine=True)
+
+    @contextlib.contextmanager
+    def _understood(self) -> Iterator[None]:
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError, ValueError) as problem:
+            raise NotEtcd(
+                f"{self.access.in_words()} answers, but not as etcd does: {problem!r}"
+            ) from None
 
     # --- one question, several members ---------------------------------------------------------
 

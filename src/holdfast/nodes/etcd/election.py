@@ -6,10 +6,12 @@ Below `/holdfast/RUN_ID/` there are
     job             the newest round and what has to outlive a coordinator: its token, restarts
                     used, failures. Kept by every node that was in that round; gone 30 s after the
                     last of them
-    nodes/IDENTITY  every launcher; gone 7 s after it was last heard of
+    nodes/IDENTITY  every launcher, and the job it is in; gone 7 s after it was last heard of
 
 Only who was in the newest round takes over a job: the others cannot know whether its ranks live
-on behind a broken link to etcd. A job that no node keeps any more may be started again by any.
+on behind a broken link to etcd. A job that no node keeps any more may be started again by any; but
+not while a node says that it is in one, nor by a launcher to which etcd has just come back: those
+that run may not have put theirs back yet.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ class KeptJob(msgspec.Struct, frozen=True, kw_only=True):
 
 class RegisteredNode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
+    job: str = ""
+    """whose ranks it has; '' before its first round"""
 
 
 class ElectionCandidate(NamedTuple):
@@ -75,6 +79,8 @@ class ElectionView(NamedTuple):
     job: KeptJob | None
     job_created: int
     nodes: tuple[str, ...]
+    at_work: tuple[str, ...] = ()
+    """of these, those that are in a job"""
 
 
 class Follow(NamedTuple):
@@ -117,7 +123,7 @@ def view_of(found: Mapping[str, StoredValue], keys: ElectionKeys) -> ElectionVie
     """Raises ValueError for what another program or a later holdfast wrote."""
     held, job = found.get(keys.coordinator), found.get(keys.job)
     nodes = [
-        msgspec.json.decode(stored.value, type=RegisteredNode).name
+        msgspec.json.decode(stored.value, type=RegisteredNode)
         for key, stored in sorted(found.items())
         if key.startswith(f"{keys.prefix}nodes/")
     ]
@@ -125,19 +131,23 @@ def view_of(found: Mapping[str, StoredValue], keys: ElectionKeys) -> ElectionVie
         msgspec.json.decode(held.value, type=ElectedNode) if held else None,
         msgspec.json.decode(job.value, type=KeptJob) if job else None,
         job.created if job else 0,
-        tuple(nodes),
+        tuple(node.name for node in nodes),
+        tuple(node.name for node in nodes if node.job),
     )
 
 
-def next_move(view: ElectionView, me: ElectionCandidate, keys: ElectionKeys) -> Move:
-    """What this launcher does, which knows of no coordinator that it reaches."""
+def next_move(
+    view: ElectionView, me: ElectionCandidate, keys: ElectionKeys, *, settled: bool = True
+) -> Move:
+    """What this launcher does, which knows of no coordinator that it reaches. `settled`: etcd has
+    answered for so long that a job that runs is in it."""
     coordinator, job = view.coordinator, view.job
     if me.round and job is not None and job.id == me.job and job.ended:
         return JobEnded(job.ended)
     if me.round and (job is None or job.id != me.job):
         return JobEnded("the job that this node was in has ended, or all its other nodes are lost")
     if coordinator is None or coordinator.identity == me.identity:
-        return _without_coordinator(view, me, keys)
+        return _without_coordinator(view, me, keys, settled=settled)
     if not (coordinator.port and coordinator.addresses):
         return Await(f"{coordinator.name} was elected to coordinate, and is about to listen")
     if job is None or job.id != coordinator.job:
@@ -145,8 +155,16 @@ def next_move(view: ElectionView, me: ElectionCandidate, keys: ElectionKeys) -> 
     return Follow(coordinator, job.token)
 
 
-def _without_coordinator(view: ElectionView, me: ElectionCandidate, keys: ElectionKeys) -> Move:
+def _without_coordinator(
+    view: ElectionView, me: ElectionCandidate, keys: ElectionKeys, *, settled: bool
+) -> Move:
     job = view.job
+    if job is None and view.at_work:
+        names = text.names(view.at_work)
+        are = text.plural(view.at_work, "is", "are")
+        return Await(f"{names} {are} in a job of this run that its coordinator has to put back")
+    if job is None and not settled:
+        return Await(f"etcd has just come back: a job that runs is in it again within {LEASE} s")
     # One that is our own: what we asked for was done, only the answer was lost.
     free = () if view.coordinator else (Absent(keys.coordinator),)
     if job is None or job.ended:
@@ -156,9 +174,9 @@ def _without_coordinator(view: ElectionView, me: ElectionCandidate, keys: Electi
         return StandForElection((*free, Unchanged(keys.job, view.job_created)), job)
     nodes = text.names(view.nodes) if view.nodes else "no node"
     return Await(
-        f"the coordinator of this run is gone, and this node was not in its round {job.round}: "
-        f"one that was takes over, or the job starts again in {JOB_LEASE} s at most "
-        f"(registered with etcd: {nodes})"
+        f"etcd does not hear the coordinator of this run, and this node was not in its round "
+        f"{job.round}: a node that was takes over if it is lost; {JOB_LEASE} s after the last of "
+        f"them, the job starts again (registered with etcd: {nodes})"
     )
 
 
@@ -166,6 +184,7 @@ def must_step_down(*, overruled: bool, unproven: bool, member_missing: bool) -> 
     """Whether a coordinator ends its ranks at once.
 
     etcd that answers no node stops no job: while all nodes of the round hear each other, none of
-    them stands for election. One that is missing may have been elected meanwhile.
+    them stands for election. One that is missing may have been elected meanwhile: a node that is
+    lost while etcd is away stops the job until etcd is back.
     """
     return overruled or (unproven and member_missing)

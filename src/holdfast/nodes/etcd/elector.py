@@ -7,15 +7,16 @@ never ends anything: `overruled` and `unproven` say how this node stands.
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.nodes.etcd.client import Absent, EtcdClient, Put, Unchanged
+from holdfast.nodes.etcd.client import Absent, EtcdClient, Put, StoredValue, Unchanged
 from holdfast.nodes.etcd.election import (
     JOB_LEASE,
     LEASE,
@@ -23,6 +24,7 @@ from holdfast.nodes.etcd.election import (
     ElectedNode,
     ElectionCandidate,
     ElectionKeys,
+    ElectionView,
     Follow,
     JobEnded,
     KeptJob,
@@ -32,7 +34,7 @@ from holdfast.nodes.etcd.election import (
     next_move,
     view_of,
 )
-from holdfast.nodes.etcd.etcd_errors import EtcdError
+from holdfast.nodes.etcd.etcd_errors import EtcdError, EtcdUnreachable
 
 RENEW_EVERY = LEASE / 4
 SAID_AFTER = 4.0
@@ -72,6 +74,9 @@ class Elector:
         self._coordinates: ElectedNode | None = None
         self._unsaved = False
         self._overruled = ""
+        self._settled_from = -math.inf
+        """since then launchers that run have had the time to put back what etcd had forgotten"""
+        self._registered_job = ""
         self._outage = _Outage(say)
         self._wake = threading.Event()
         self._closing = False
@@ -86,15 +91,16 @@ class Elector:
             EtcdUnreachable: it may pass.
             EtcdError: it does not.
         """
-        self._register()
         try:
-            view = view_of(self._client.read(self._keys.prefix), self._keys)
-        except (msgspec.DecodeError, ValueError) as problem:
-            raise EtcdError(
-                f"what etcd holds below {self._keys.prefix} cannot be read: {problem}",
-                hint="use the same version of holdfast on every node, or another --rdzv-id",
-            ) from None
-        move = next_move(view, self._me, self._keys)
+            self._register()
+            view = self._view()
+        except EtcdUnreachable:
+            self._settled_from = math.inf
+            raise
+        if self._settled_from == math.inf:
+            self._settled_from = _now() + LEASE
+        settled = _now() >= self._settled_from
+        move = next_move(view, self._me, self._keys, settled=settled)
         if isinstance(move, StandForElection):
             return self._stand(move)
         if isinstance(move, Follow):
@@ -126,7 +132,10 @@ class Elector:
         """Ranks of this node are in it: from here on this node keeps the job, and may take over."""
         with self._lock:
             if self._job is not None:
+                known = max(number, self._job.round)
+                self._job = msgspec.structs.replace(self._job, round=known)
                 self._me = self._me._replace(job=self._job.id, round=number)
+        self._wake.set()
 
     @property
     def overruled(self) -> str:
@@ -148,13 +157,14 @@ class Elector:
                 self._client.revoke(lease)
 
     def end_job(self, why: str) -> None:
-        """As the coordinator, at its end: no node is to take over."""
+        """As the coordinator, at its end: no node is to take over. The job of another that was
+        elected meanwhile stays as it is."""
         with self._lock:
             job, mine = self._job, self._coordinates
         if job and mine and not self._overruled:
             ended = msgspec.structs.replace(job, ended=why)
             with contextlib.suppress(EtcdError):  # then it is forgotten in half a minute
-                self._client.change((), (Put(self._keys.job, _json(ended), job.lease),))
+                self._change_as(mine, (Put(self._keys.job, _json(ended), job.lease),))
                 with self._lock:
                     self._job = None
 
@@ -167,6 +177,19 @@ class Elector:
         self.step_down()
 
     # --- inside --------------------------------------------------------------------------------
+
+    def _view(self) -> ElectionView:
+        return self._read()[1]
+
+    def _read(self) -> tuple[Mapping[str, StoredValue], ElectionView]:
+        found = self._client.read(self._keys.prefix)
+        try:
+            return found, view_of(found, self._keys)
+        except ValueError as problem:  # msgspec's are
+            raise EtcdError(
+                f"what etcd holds below {self._keys.prefix} cannot be read: {problem}",
+                hint="use the same version of holdfast on every node, or another --rdzv-id",
+            ) from None
 
     def _register(self) -> None:
         """Under a lease of ours, which the thread keeps from here on."""
@@ -181,7 +204,7 @@ class Elector:
             self._thread.start()
 
     def _own_entry(self, lease: int) -> Put:
-        entry = _json(RegisteredNode(name=self._me.name))
+        entry = _json(RegisteredNode(name=self._me.name, job=self._me.job))
         return Put(self._keys.node(self._me.identity), entry, lease)
 
     def _stand(self, move: StandForElection) -> Elected | Await:
@@ -208,7 +231,7 @@ class Elector:
                 if self._renew():
                     self._save()
                     self._outage.over()
-            except EtcdError as problem:
+            except Exception as problem:  # noqa: BLE001 - whatever it is: leases are kept on
                 self._outage.began(asked, problem, coordinates=bool(self._coordinates))
             self._wake.wait(RENEW_EVERY)
             self._wake.clear()
@@ -225,6 +248,9 @@ class Elector:
             with self._lock:
                 if self._lease == lease:
                     self._renewed_at = asked
+            if (job := self._me.job) != self._registered_job:
+                self._client.change((), (self._own_entry(lease),))
+                self._registered_job = job
         else:
             self._put_back(mine)
         return True
@@ -240,7 +266,7 @@ class Elector:
         if mine:
             lease = self._client.grant(JOB_LEASE)
         else:  # the coordinator may have put it back under another
-            view = view_of(self._client.read(self._keys.job), self._keys)
+            view = self._view()
             lease = view.job.lease if view.job and view.job.id == job.id else 0
         with self._lock:
             if lease and self._job and self._job.id == job.id:
@@ -265,8 +291,7 @@ class Elector:
 
     def _find_out(self, mine: ElectedNode | None, lease: int, asked: float) -> None:
         """There is a coordinator already: ourselves, under a lease that lives, or another."""
-        view = view_of(self._client.read(self._keys.prefix), self._keys)
-        held = view.coordinator
+        held = self._view().coordinator
         if held is not None and mine is not None and held.identity != mine.identity:
             self._client.change((), (self._own_entry(lease),))
             with self._lock:
@@ -280,26 +305,25 @@ class Elector:
                 return
             mine, job, lease = self._coordinates, self._job, self._lease
             self._unsaved = False
+        writes = (
+            Put(self._keys.coordinator, _json(mine), lease),
+            Put(self._keys.job, _json(job), job.lease),
+        )
+        done = False
         try:
-            created = self._client.read(self._keys.coordinator).get(self._keys.coordinator)
-            ours = created and msgspec.json.decode(created.value, type=ElectedNode)
-            done = (
-                ours
-                and created
-                and ours.identity == mine.identity
-                and self._client.change(
-                    (Unchanged(self._keys.coordinator, created.created),),
-                    (
-                        Put(self._keys.coordinator, _json(mine), lease),
-                        Put(self._keys.job, _json(job), job.lease),
-                    ),
-                )
-            )
-        except EtcdError:
-            done = False
-        if not done:
+            done = self._change_as(mine, writes)
+        finally:
             with self._lock:
-                self._unsaved = True
+                self._unsaved |= not done
+
+    def _change_as(self, mine: ElectedNode, writes: Sequence[Put]) -> bool:
+        """Only while this node is the coordinator that etcd knows."""
+        found, view = self._read()
+        held = view.coordinator
+        if held is None or held.identity != mine.identity:
+            return False
+        created = found[self._keys.coordinator].created
+        return self._client.change((Unchanged(self._keys.coordinator, created),), writes)
 
 
 class _Outage:
@@ -310,7 +334,7 @@ class _Outage:
         self._since = 0.0
         self._told = False
 
-    def began(self, asked: float, problem: EtcdError, *, coordinates: bool) -> None:
+    def began(self, asked: float, problem: Exception, *, coordinates: bool) -> None:
         self._since = self._since or asked
         if self._told or _now() - self._since < SAID_AFTER:
             return
@@ -321,7 +345,8 @@ class _Outage:
             if coordinates
             else "this node goes on while it hears the coordinator"
         )
-        self._say(f"etcd does not answer since {began}: {problem.sentence}; {meaning}")
+        why = problem.sentence if isinstance(problem, EtcdError) else repr(problem)
+        self._say(f"etcd does not answer since {began}: {why}; {meaning}")
 
     def over(self) -> None:
         if self._told:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import queue
 import socket
 import ssl
+import threading
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from holdfast.errors import ConfigError
@@ -53,12 +57,9 @@ def ask(
     """POST where there is a question, else GET."""
     name = in_words(*where)
     until = time.monotonic() + seconds
-    connection = (
-        http.client.HTTPSConnection(*where, timeout=seconds, context=tls)
-        if tls
-        else http.client.HTTPConnection(*where, timeout=seconds)
-    )
+    connection = http.client.HTTPConnection(*where)
     try:
+        connection.sock = _connected(where, tls, until)
         headers = {"Content-Type": "application/json"} | ({"Authorization": token} if token else {})
         body = None if question is None else json.dumps(question)
         connection.request("GET" if question is None else "POST", path, body, headers)
@@ -73,12 +74,52 @@ def ask(
         raise NotEtcd(f"{name} answers, but it is not etcd: it sent {said}", hint=_LOOK) from None
     except TimeoutError:
         raise EtcdUnreachable(f"{name} does not answer within {seconds:g} s") from None
-    except socket.gaierror as problem:
-        raise EtcdUnreachable(f"{name}: the name does not resolve: {problem.strerror}") from None
     except OSError as problem:
         raise EtcdUnreachable(f"{name}: {problem.strerror or problem}") from None
     finally:
         connection.close()
+
+
+def _connected(where: tuple[str, int], tls: ssl.SSLContext | None, until: float) -> socket.socket:
+    """http.client's own way gives every address of a name the whole time, and the resolver more."""
+    problem = OSError("it has no address")
+    for family, _, _, _, address in _resolved(*where, until):
+        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made.settimeout(max(0.01, until - time.monotonic()))
+            made.connect(address)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.settimeout(max(0.01, until - time.monotonic()))
+            return tls.wrap_socket(made, server_hostname=where[0]) if tls else made
+        except OSError as reason:
+            made.close()
+            problem = reason
+    raise problem
+
+
+def _resolved(host: str, port: int, until: float) -> Sequence[tuple[Any, ...]]:
+    """In a thread: a resolver whose server is gone may block for half a minute."""
+    with contextlib.suppress(OSError):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    answers: queue.SimpleQueue[Sequence[tuple[Any, ...]] | Exception] = queue.SimpleQueue()
+
+    def look() -> None:
+        try:
+            answers.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as problem:
+            answers.put(problem)
+
+    threading.Thread(target=look, name="etcd-name", daemon=True).start()
+    try:
+        answer = answers.get(timeout=max(0.01, until - time.monotonic()))
+    except queue.Empty:
+        raise EtcdUnreachable(
+            f"{in_words(host, port)}: the name is not resolved in time: no name server answers"
+        ) from None
+    if isinstance(answer, Exception):
+        why = getattr(answer, "strerror", None) or "not a possible host name"
+        raise EtcdUnreachable(f"{in_words(host, port)}: the name does not resolve: {why}")
+    return answer
 
 
 _LOOK = (

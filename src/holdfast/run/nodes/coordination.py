@@ -331,6 +331,11 @@ class Coordination:
         room = self._policy.most - (len(current.nodes) if current else 0)
         return self._rounds.waiting()[: max(0, room)]
 
+    def not_joined(self) -> frozenset[str]:
+        """Other nodes of the newest round that this coordinator has not heard: that of another
+        coordinator, after a takeover. Who has joined has ended its ranks before."""
+        return frozenset(self._members()) - self._joined_at.keys()
+
     def can_do_without(self, nodes: Sequence[str]) -> bool:
         return self._rounds.enough_without(nodes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 
@@ -14,12 +15,8 @@ from holdfast.run.nodes.member_watch import MemberWatch
 from holdfast.run.nodes.membership import Membership
 from holdfast.run.nodes.messages import EndRound
 from holdfast.run.nodes.round_source import OpenStore, RoundPlace, ToldToEnd
-from holdfast.run.nodes.takeover import CarriedJob, may_hand_over
+from holdfast.run.nodes.takeover import CarriedJob, fence_after_election, may_hand_over
 from holdfast.run.watch.watch import Watch
-
-FENCE = 4.0
-"""seconds after a takeover in which launchers of the round before may still be ending their ranks:
-those that can neither reach etcd nor this node"""
 
 
 class ElectedMembership(Membership):
@@ -80,13 +77,20 @@ class CoordinatorRole:
         self._elector, self._coordination, self._say = elector, coordination, say
         self._least = least
         self._leaving = ""
-        self._not_before = time.monotonic() + FENCE * took_over
+        self._elected_at = time.monotonic() if took_over else -math.inf
         self.rounds, self.watch = self, watch
 
     def next_round(self, open_store: OpenStore, told: ToldToEnd) -> RoundPlace:
-        while time.monotonic() < self._not_before and told() is None:
-            time.sleep(0.1)  # launchers join meanwhile
+        while told() is None and time.monotonic() - self._elected_at < self._fence():
+            self._coordination.look(time.monotonic())  # launchers join meanwhile
+            time.sleep(0.1)
         return self._coordination.next_round(open_store, told)
+
+    def _fence(self) -> float:
+        before = self._coordination.round()
+        return fence_after_election(
+            self._coordination.not_joined(), coordinator=before.store_node if before else ""
+        )
 
     def over(self) -> str:
         states = self._coordination.states()

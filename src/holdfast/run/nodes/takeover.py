@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from holdfast.analysis.scene.scene import Failure, Policy
+from holdfast.nodes.etcd import election, elector
+from holdfast.run.nodes.link import fencing
 from holdfast.run.nodes.messages import RoundStart
 from holdfast.run.watch import restart
 from holdfast.run.watch.restart import Restart
 
 SLUG = "store-host-lost"
+SILENT_FENCE = fencing.LEASE.lost + fencing.ENDING
+"""seconds after an election within which a node of the round before, of which nothing is heard,
+has ended its ranks. The coordinator before may have been in touch with it until the very moment:
+one that hands over, or learns that it was overruled, leaves etcd at once"""
+COORDINATOR_FENCE = SILENT_FENCE - election.LEASE + elector.RENEW_EVERY
+"""the same for the coordinator before: etcd has not heard it for a lease, or its ranks are gone"""
 
 
 class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +44,12 @@ class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
 def carried_job(document: Mapping[str, Any]) -> CarriedJob:
     """Empty before the first round."""
     return msgspec.convert(dict(document), CarriedJob)
+
+
+def fence_after_election(unheard: Collection[str], *, coordinator: str) -> float:
+    """Seconds from the election until the next round may start. `unheard`: nodes of the round
+    before that have not joined; `coordinator`: the one of that round."""
+    return SILENT_FENCE if set(unheard) - {coordinator} else COORDINATOR_FENCE
 
 
 def with_loss(left: CarriedJob) -> CarriedJob:
