@@ -64,7 +64,8 @@ target = model(1)
 target.load_state_dict(net.state_dict())
 optimizer = adam(target.parameters())
 optimizer.load_state_dict(worn.state_dict())
-for _ in range(3):
+for lr in (0.0, 0.0, 0.1, 0.1, 0.1, 0.1):
+    optimizer.param_groups[0]["lr"] = lr
     target(torch.ones(2, 4)).sum().backward()
     optimizer.step()
 after = torch.load, torch.nn.Module.load_state_dict, torch.optim.Optimizer.load_state_dict
@@ -93,10 +94,12 @@ def test_what_a_first_step_shows(tmp_path: Path) -> None:
         "unwrapped": True,
     }
     assert "holdfast:" not in done.stderr
-    (told,) = [json.loads(line) for line in file.read_text().splitlines()]
+    told, moved = [json.loads(line) for line in file.read_text().splitlines()]
     assert (told["kind"], told["optimizer_step"], told["loaded"]) == ("first-step", 3, True)
     assert told["digest"]
     assert told["other_ways"] is False
+    # The learning rate was 0 for the first two steps; after 1, 2, 4 … steps they are compared.
+    assert (moved["kind"], moved["step"]) == ("parameters-moved", 4)
 
 
 def test_a_gpu_in_use_is_asked_whether_it_makes_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:

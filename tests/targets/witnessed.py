@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
@@ -30,9 +31,11 @@ def net() -> Any:
 
 
 def accumulation() -> None:
-    """Two micro-batches a step, an evaluation between, another module beside."""
+    """Two micro-batches a step, an evaluation between, another module beside. As before a load,
+    torch.distributed.checkpoint first takes a step with zero gradients, which is none."""
     model: Any = DistributedDataParallel(net())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    get_state_dict(model, optimizer)
     for _ in range(3):
         losses = []
         for part in BATCH.split(4):

@@ -1,4 +1,5 @@
-"""Rank 0 just before its first step: did it start from scratch, or resume? Reported once.
+"""Rank 0 just before its first step: did it start from scratch, or resume? Reported once; and once
+more when its parameters have changed, since equal ones prove nothing where they never do.
 
 What is reported decides nothing: the launcher compares it with the first attempt's.
 """
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from holdfast.rank import events, own_page
+from holdfast.rank import events, initial_steps, own_page, step_counter
 
 PARAMETERS = 16
 VALUES = 32
@@ -26,6 +27,11 @@ class FirstStepHook:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._done = False
+        self._moved = False
+        self._digest = ""
+        self._optimizer: step_counter.Caller = (0, 0)
+        self._steps = 0
+        """that it has taken since"""
         self.loaded = self.optimizer_loaded = False
         self._unwrap: list[Callable[[], None]] = []
 
@@ -64,19 +70,36 @@ class FirstStepHook:
         self._unwrap.append(unwrap)
 
     def before(self, optimizer: Any) -> None:
-        if self._done or own_page.page is None:
+        if self._moved or own_page.page is None or initial_steps.is_one(optimizer):
+            return
+        if self._done:
+            self._look_whether_moved(optimizer)
             return
         self._done = True
+        self._optimizer = step_counter.caller(optimizer)
+        self._digest = _or(lambda: digest(self._torch, optimizer), "")
         for unwrap in self._unwrap:
             unwrap()
         events.tell(
             "first-step",
-            digest=_or(lambda: digest(self._torch, optimizer), ""),
+            digest=self._digest,
             optimizer_step=_or(lambda: steps_counted(self._torch, optimizer), None),
             loaded=self.loaded,
             optimizer_loaded=self.optimizer_loaded,
             other_ways=any(name in sys.modules for name in OTHER_WAYS) or _dcp_was_used(),
         )
+
+    def _look_whether_moved(self, optimizer: Any) -> None:
+        """After 1, 2, 4, 8 … steps: a schedule may begin with a learning rate of 0."""
+        if step_counter.caller(optimizer) != self._optimizer:
+            return
+        self._steps += 1
+        if self._steps & (self._steps - 1):
+            return
+        now = _or(lambda: digest(self._torch, optimizer), "")
+        if now and self._digest and now != self._digest:
+            self._moved = True
+            events.tell("parameters-moved", step=self._steps)
 
 
 def before_step(first: FirstStepHook) -> Callable[..., None]:
@@ -125,7 +148,8 @@ def steps_counted(torch: Any, optimizer: Any) -> int | None:
     counts = [state["step"] for state in states[:PARAMETERS] if "step" in state]
     if not counts or is_capturing(torch):
         return None
-    return max(int(count) for count in counts)
+    counted = max(int(count) for count in counts)
+    return 0 if counted == 1 and initial_steps.was_given_state(optimizer) else counted
 
 
 def _has_state(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

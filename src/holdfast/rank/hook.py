@@ -18,6 +18,7 @@ from holdfast.rank import (
     own_page,
     prctl,
     replica_check,
+    script_saves,
     spawned,
     torch_import,
 )
@@ -146,6 +147,7 @@ def _end(pid: int, writer: LastWordsWriter, server: WorkerServer) -> None:
         writer.note_unheard()
         finite_numbers.finish()
         replica_check.finish()
+        script_saves.finish()
         if own_page.page is not None:
             own_page.page.leaving()
             own_page.page.phase("exit")  # from here on a silent beat means nothing

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from holdfast.rank import bit_sums, events, optimizer_calls, own_page
+from holdfast.rank import bit_sums, events, initial_steps, optimizer_calls, own_page
 from holdfast.rank.delivery import VERIFY
 from holdfast.rank.replica_sets import ReplicaSet, ReplicaSets
 
@@ -178,7 +178,7 @@ def finish() -> None:
 def before_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
     global check  # noqa: PLW0603
     try:
-        if check is not None:
+        if check is not None and not initial_steps.is_one(optimizer):
             check.before_step(optimizer)
     except Exception as problem:  # noqa: BLE001 - torch's inner names change
         check = None

@@ -14,9 +14,11 @@ from holdfast.rank import (
     claim,
     cuda_graphs,
     finite_numbers,
+    initial_steps,
     optimizer_calls,
     own_page,
     replica_check,
+    script_saves,
     spawned,
     step_counter,
 )
@@ -33,7 +35,11 @@ def install(torch: Any, server: WorkerServer, *, spawned_process: bool = False) 
         own_page.page.torch_imported()
     parts: list[Callable[[], None]] = [_count_steps, lambda: finite_numbers.follow(torch)]
     if not spawned_process:
-        parts += [lambda: FirstStepHook(torch).expect(), spawned.follow]
+        parts += [
+            lambda: FirstStepHook(torch).expect(),
+            lambda: script_saves.follow(torch),
+            spawned.follow,
+        ]
     if torch.distributed.is_available():
         parts += [
             agent_store.follow,
@@ -62,6 +68,8 @@ def after_optimizer_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
     if page is None:
         return
     try:
+        if initial_steps.is_one(optimizer):
+            return
         own_page.optimizer_seen = True
         steps, taken = own_page.steps, optimizer_calls.note(optimizer)
         if steps.called(step_counter.caller(optimizer), time.monotonic_ns()):

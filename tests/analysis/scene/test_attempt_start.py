@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.analysis.scene.attempt_start import infer
-from holdfast.analysis.scene.checkpoints import FirstStepState
+from holdfast.analysis.scene.attempt_start import infer, of_attempt
+from holdfast.analysis.scene.checkpoints import CheckpointAccount, FirstStepState
 from tests.faults.checkpoints.test_restart_from_zero import first
 
 STARTS = [
@@ -30,6 +30,12 @@ STARTS = [
     (first(digest=""), first(1), "unknown", True),
     (None, first(1), "unknown", True),
     (first(), first(1, digest="bbbb"), "zero", False),  # initialised again, without a seed
+    (first(), first(1, loaded=True), "unknown", True),  # a load that changed nothing?
+    # Parameters that never change: frozen ones, or a loss of 0. They are equal after any start.
+    (first(moved=False), first(1), "zero", False),
+    (first(moved=False), first(1, loaded=True), "resumed", False),
+    (first(moved=False, loaded=True), first(1, loaded=True), "unknown", True),
+    (first(moved=False), first(1, other_ways=True), "unknown", True),
 ]
 
 
@@ -39,3 +45,11 @@ def test_how_an_attempt_started(
 ) -> None:
     start = infer(before, now)
     assert (start.what, start.sure) == (what, sure), start
+
+
+def test_an_attempt_without_a_step_does_not_hide_that_parameters_change() -> None:
+    killed_at_once, trained = first(moved=False), first(1)
+    account = CheckpointAccount(first_steps=(killed_at_once, trained, first(2)))
+    began = of_attempt(account, 2)
+    assert began is not None
+    assert (began.what, began.sure) == ("zero", True)

@@ -9,6 +9,7 @@ from holdfast.analysis.scene.checkpoints import (
     FirstStepState,
     Resumed,
     Saved,
+    ScriptSaved,
     SetAside,
 )
 from holdfast.analysis.scene.scene import Scene
@@ -30,7 +31,9 @@ from tests.run.scenes import a_scene, ended, words
 
 
 def first(attempt: int = 0, **changes: Any) -> FirstStepState:
-    seen = FirstStepState(attempt=attempt, digest="aaaa", optimizer_step=0, loaded=False)
+    seen = FirstStepState(
+        attempt=attempt, digest="aaaa", optimizer_step=0, loaded=False, moved=True
+    )
     return msgspec.structs.replace(seen, **changes)
 
 
@@ -118,6 +121,18 @@ test_run = run_table(
     overlooks(restarted(resumed=(resumed(40),), base=40)),
     overlooks(restarted(first_steps=(first(), first(1, optimizer_step=40)), base=40)),
     overlooks(restarted(first_steps=(first(), first(1, digest="bbbb", other_ways=True)))),
+    overlooks(  # parameters that never change are equal after a resume, too
+        restarted(first_steps=(first(moved=False), first(1, loaded=True)))
+    ),
+    notices(
+        restarted(
+            first_steps=(first(), first(1)),
+            script_saved=ScriptSaved(attempt=0, step=40, path="out/ckpt.pt", optimizer=True),
+        ),
+        ranks=[],
+        certain=False,
+        saying=["the script saved out/ckpt.pt at step 40"],
+    ),
     overlooks(restarted(first_steps=(first(), first(1)), reached=0)),  # nothing was lost
     overlooks(a_scene(attempt=0, checkpoints=CheckpointAccount(first_steps=(first(),), reached=9))),
 )

@@ -8,10 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.analysis.scene.checkpoints import CheckpointAccount, FirstStepState, Resumed
+from holdfast.analysis.scene.checkpoints import (
+    CheckpointAccount,
+    FirstStepState,
+    Resumed,
+    ScriptSaved,
+)
 from holdfast.analysis.scene.scene import Failure, Policy, RankView, Scene
 from holdfast.run.watch.decide import Decision, StallHistory, decide
-from holdfast.run.watch.restart import NO_RESUME, failure_of
+from holdfast.run.watch.restart import failure_of, no_resume
 from holdfast.run.watch.verdict import judge
 from tests.faults.joiners import a_claim
 from tests.run.scenes import NOW, a_beat, a_rank, a_scene, ended, words
@@ -89,9 +94,18 @@ def test_without_the_flag_only_a_job_that_resumes_is_restarted(
     scene = a_scene(KILLED, checkpoints=seen)
     decision = decided(scene, DEFAULT)
     assert decision.action == ("restart" if restarts else "stop")
-    assert restarts or decision.reason == NO_RESUME
-    assert "--max-restarts" in NO_RESUME
+    assert restarts or decision.reason == no_resume(None)
+    assert "--max-restarts" in no_resume(None)
     assert decided(scene, TYPED).action == "restart"
+
+
+def test_where_the_script_saved_by_itself_the_flag_to_type_is_said() -> None:
+    saved = ScriptSaved(attempt=0, step=40, path="out/ckpt.pt", optimizer=True)
+    seen = msgspec.structs.replace(seen_loading(), script_saved=saved)
+    reason = decided(a_scene(KILLED, checkpoints=seen), DEFAULT).reason
+    assert "the script saved out/ckpt.pt at step 40: if it loads that at start" in reason
+    assert "--max-restarts 3" in reason
+    assert "nothing was seen" not in reason
 
 
 # --- the same failure again ----------------------------------------------------------------------

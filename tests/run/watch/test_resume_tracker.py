@@ -93,9 +93,9 @@ def test_a_full_disk_is_left_to_its_notice_the_first_time() -> None:
 
 
 def second_attempt(now: dict[str, Any]) -> TrackedEvent:
-    account = resume_tracker.next_attempt(
-        tell(CheckpointAccount(), "first-step", **FIRST).account, 57
-    )
+    account = tell(CheckpointAccount(), "first-step", **FIRST).account
+    account = tell(account, "parameters-moved", step=1).account
+    account = resume_tracker.next_attempt(account, 57)
     return tell(account, "first-step", attempt=1, **now)
 
 
@@ -121,6 +121,19 @@ def test_scripts_without_our_library() -> None:
     )
 
 
+def test_the_newest_checkpoint_of_the_script_is_known_with_its_step_in_the_job() -> None:
+    saved: dict[str, Any] = {"step": 10, "path": "out/ckpt.pt", "optimizer": True}
+    weights = {"step": 20, "path": "out/best.pt", "optimizer": False}
+    found = []
+    account = CheckpointAccount(base=500)
+    for one in (saved, weights, {**saved, "step": 30, "path": ""}):
+        account = tell(account, "script-saved", **one).account
+        assert account.script_saved is not None
+        found.append(account.script_saved.words)
+    # Only the model is in the second.
+    assert found == [*2 * ["saved out/ckpt.pt at step 510"], "saved a checkpoint at step 530"]
+
+
 def test_what_our_library_told_is_not_guessed_at() -> None:
     account = resume_tracker.next_attempt(CheckpointAccount(), 57)
     account = tell(account, "resume", attempt=1, step=40, **RESUME).account
@@ -140,7 +153,10 @@ def test_memory_does_not_grow_with_the_run() -> None:
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
-KINDS = st.sampled_from(["resume", "saved", "save-failed", "set-aside", "first-step", "cadence"])
+KINDS = st.sampled_from(
+    ["resume", "saved", "save-failed", "set-aside", "first-step", "parameters-moved",
+     "script-saved", "cadence"]
+)  # fmt: skip
 NAMES = st.sampled_from([*RESUME, *COST, *FIRST, "step", "why", "errno", "t", "interval", "mtbf"])
 
 

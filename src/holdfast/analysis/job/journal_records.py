@@ -359,6 +359,25 @@ class FirstStepRecord(StartRecord, frozen=True, kw_only=True, tag="first-step"):
     """only with a guess"""
 
 
+class ParametersMovedRecord(EventRecord, frozen=True, kw_only=True, tag="parameters-moved"):
+    """What the digest of `first-step` was made of has changed since."""
+
+    step: int = 0
+    """steps that the optimizer had taken in this attempt; it is looked at after 1, 2, 4, 8 …"""
+
+
+class ScriptSavedRecord(EventRecord, frozen=True, kw_only=True, tag="script-saved"):
+    """The script saved by itself, with torch.save or torch.distributed.checkpoint; at most one a
+    second is reported."""
+
+    step: int = 0
+    """of this attempt"""
+    path: str = ""
+    """as the script gave it; empty when it went to memory first"""
+    optimizer: bool = False
+    """it holds the state of an optimizer, not only of a model"""
+
+
 class NotFiniteRecord(EventRecord, frozen=True, kw_only=True, tag="not-finite"):
     """An optimizer took a step with a loss, or gradients, that are NaN or infinite."""
 
@@ -424,6 +443,8 @@ RECORDS: tuple[type[JournalRecord], ...] = (
     SetAsideRecord,
     ResumeRecord,
     FirstStepRecord,
+    ParametersMovedRecord,
+    ScriptSavedRecord,
     NotFiniteRecord,
     ReplicasRecord,
     RankEventRecord,

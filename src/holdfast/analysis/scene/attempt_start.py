@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from holdfast.analysis.scene.checkpoints import CheckpointAccount, FirstStepState
 
@@ -23,13 +26,20 @@ def infer(first: FirstStepState | None, now: FirstStepState) -> AttemptStart:
         return AttemptStart("resumed", "its optimizer had state before the first step")
     if first is None:
         return AttemptStart("unknown", "the first attempt never reached a step to compare with")
-    if now.digest and now.digest == first.digest:
+    if now.digest and now.digest == first.digest and first.moved:
+        if now.loaded and not first.loaded:
+            return AttemptStart(
+                "unknown",
+                "it loaded something, and its parameters equal those the first attempt started "
+                "with all the same",
+            )
         return AttemptStart("zero", "its parameters equal those the first attempt started with")
-    return _unlike(first, now)
+    return _by_what_was_loaded(first, now)
 
 
-def _unlike(first: FirstStepState, now: FirstStepState) -> AttemptStart:
-    """Other parameters than at first: restored ones, or initialised again without a seed."""
+def _by_what_was_loaded(first: FirstStepState, now: FirstStepState) -> AttemptStart:
+    """Its parameters say nothing: others than at first are restored ones, or were initialised again
+    without a seed, and those that never change are the same after any start."""
     if not now.digest or not first.digest:
         return AttemptStart("unknown", "its parameters could not be read")
     if now.loaded and not first.loaded:
@@ -49,7 +59,17 @@ def of_attempt(kept: CheckpointAccount, attempt: int) -> AttemptStart | None:
     """How that attempt of a run started; None when nothing was seen of it."""
     now = [record for record in kept.first_steps if record.attempt == attempt]
     before = [record for record in kept.first_steps if record.attempt < attempt]
-    return infer(before[0] if before else None, now[0]) if now else None
+    if not now:
+        return None
+    return infer(_first(before) if before else None, now[0])
+
+
+def _first(attempts: Sequence[FirstStepState]) -> FirstStepState:
+    """The first one may have ended before a step could change its parameters: another that began
+    with the same ones speaks for it."""
+    first = attempts[0]
+    moved = any(one.moved and one.digest == first.digest for one in attempts)
+    return msgspec.structs.replace(first, moved=moved)
 
 
 def can_resume(kept: CheckpointAccount) -> bool:

@@ -101,6 +101,24 @@ class FirstStepState(CheckpointEvent, frozen=True):
     """a library is there that can load without them"""
     optimizer_loaded: bool = False
     """an optimizer's load_state_dict had been called"""
+    moved: bool = False
+    """later in that attempt its parameters were seen to differ from these"""
+
+
+class ScriptSaved(CheckpointEvent, frozen=True):
+    """A checkpoint that the script wrote without our library."""
+
+    step: int
+    """of the job, as far as it is known"""
+    path: str
+    """'' when it is not known"""
+    optimizer: bool
+    """with the state of an optimizer"""
+
+    @property
+    def words(self) -> str:
+        """After 'the script …'."""
+        return f"saved {self.path or 'a checkpoint'} at step {self.step}"
 
 
 class CheckpointAccount(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +136,8 @@ class CheckpointAccount(msgspec.Struct, frozen=True, kw_only=True):
     set_aside: tuple[SetAside, ...] = ()
     first_steps: tuple[FirstStepState, ...] = ()
     """at most one an attempt"""
+    script_saved: ScriptSaved | None = None
+    """the newest one; one with optimizer state comes before one without"""
     reached: int = 0
     """the step that the attempts before this one had come to, as far as it is known"""
     base: int = 0

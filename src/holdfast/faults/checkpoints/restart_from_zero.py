@@ -73,7 +73,9 @@ def attempt_started_from_scratch(scene: Scene) -> Verdict | None:
     if began.what == "unknown":
         return None
     sure = "" if began.sure else " (likely, not certain)"
-    return _say(kept, began.why + sure, Evidence(quote=began.why, rank=0))
+    wrote = kept.script_saved
+    more = [Evidence(quote=f"the script {wrote.words}", source=wrote.path)] if wrote else []
+    return _say(kept, began.why + sure, Evidence(quote=began.why, rank=0), *more)
 
 
 @FAULT.run

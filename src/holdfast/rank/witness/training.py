@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from holdfast.rank import first_step
+from holdfast.rank import first_step, initial_steps
 from holdfast.rank.witness import breakages, samples, slowness, weights
 from holdfast.rank.witness.complaint import complain, safely
 from holdfast.rank.witness.device_numbers import DeviceNumbers, WaitingRecords
@@ -39,7 +39,7 @@ class TrainingWitness:
     # --- what torch calls ------------------------------------------------------------------------
 
     def before_optimizer(self, optimizer: Any) -> None:
-        if first_step.is_capturing(self._torch):
+        if first_step.is_capturing(self._torch) or initial_steps.is_one(optimizer):
             return
         if not self._started:
             self._started = True
@@ -51,7 +51,7 @@ class TrainingWitness:
 
     def after_optimizer(self, optimizer: Any) -> bool:
         """Whether a step is over."""
-        if first_step.is_capturing(self._torch):
+        if first_step.is_capturing(self._torch) or initial_steps.is_one(optimizer):
             return False
         self._optimizers.add(optimizer)
         self._outermost = None

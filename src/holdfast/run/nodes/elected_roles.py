@@ -139,6 +139,7 @@ class CoordinatorRole:
             restarts=self.watch.restarts,
             failures=self.watch.failures,
             resumes=attempt_start.can_resume(account),
+            script_saved=account.script_saved,
             step=account.base + self.watch.progress.steps,
             saved=self.watch.observer.newest_save(),
             leaving=self._leaving,

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.analysis.scene.checkpoints import ScriptSaved
 from holdfast.analysis.scene.scene import Failure, Policy
 from holdfast.nodes.etcd import election, elector
 from holdfast.run.nodes.link import fencing
@@ -29,6 +30,7 @@ class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...] = ()
     resumes: bool = False
     """something was seen that resumes the job"""
+    script_saved: ScriptSaved | None = None
     step: int = 0
     """that it had come to, a few seconds ago; 0 may be 'unknown'"""
     saved: str = ""
@@ -70,7 +72,7 @@ def may_continue(left: CarriedJob, policy: Policy) -> Restart:
     if not policy.max_restarts:
         return Restart(False, "stopping (--max-restarts is 0)")
     if not policy.restarts_typed and not left.resumes:
-        return Restart(False, restart.NO_RESUME)
+        return Restart(False, restart.no_resume(left.script_saved))
     return restart.within_budget(left.failures, policy)
 
 

@@ -18,14 +18,11 @@ import msgspec
 from holdfast.analysis.job import pace, start_failure
 from holdfast.analysis.job.start_failure import StartFailure
 from holdfast.analysis.scene import attempt_start
+from holdfast.analysis.scene.checkpoints import ScriptSaved
 from holdfast.analysis.scene.scene import Failure, Policy, Scene
 from holdfast.faults.launchers import restart_loop
 from holdfast.findings import Verdict
 
-NO_RESUME = (
-    "stopping: no restart, because nothing was seen that resumes this job (no holdfast checkpoint, "
-    "no optimizer state loaded); to restart it anyway: --max-restarts 3"
-)
 SAME_START = "stopping: no restart, because all ranks failed the same way before the first step"
 PROGRESS = "restarting (not counted: the job made progress since the last one)"
 
@@ -37,6 +34,19 @@ class Restart(NamedTuple):
     """`restart-loop`, when that is why the job stops"""
     start_failure: StartFailure | None = None
     """when that is why"""
+
+
+def no_resume(saved: ScriptSaved | None) -> str:
+    """Why it is not restarted, and what to type."""
+    if saved:
+        return (
+            "stopping: no restart, because no optimizer state was seen to be loaded; the script "
+            f"{saved.words}: if it loads that at start, --max-restarts 3"
+        )
+    return (
+        "stopping: no restart, because nothing was seen that resumes this job (no holdfast "
+        "checkpoint, no optimizer state loaded); to restart it anyway: --max-restarts 3"
+    )
 
 
 def failure_of(scene: Scene, verdict: Verdict | None) -> Failure:
@@ -58,7 +68,7 @@ def consider(scene: Scene, verdict: Verdict | None, policy: Policy) -> Restart:
     if failed := start_failure.find(scene):
         return Restart(False, SAME_START, start_failure=failed)
     if not policy.restarts_typed and not attempt_start.can_resume(scene.checkpoints):
-        return Restart(False, NO_RESUME)
+        return Restart(False, no_resume(scene.checkpoints.script_saved))
     failures = (*scene.failures, failure_of(scene, verdict))
     if loop := restart_loop.same_failure_twice(msgspec.structs.replace(scene, failures=failures)):
         return Restart(False, loop.reason, loop=loop)

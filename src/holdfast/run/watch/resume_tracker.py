@@ -8,7 +8,7 @@ began, is what is done twice.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import msgspec
@@ -18,9 +18,11 @@ from holdfast.analysis.job.journal_records import (
     AttemptRecord,
     EventRecord,
     FirstStepRecord,
+    ParametersMovedRecord,
     ResumeRecord,
     SavedRecord,
     SaveFailedRecord,
+    ScriptSavedRecord,
     SetAsideRecord,
 )
 from holdfast.analysis.scene import attempt_start
@@ -32,6 +34,7 @@ from holdfast.analysis.scene.checkpoints import (
     Resumed,
     Saved,
     SaveFailed,
+    ScriptSaved,
     SetAside,
 )
 
@@ -68,17 +71,8 @@ def track(
     """Add one event to the account. One that is not understood is journalled, and no more."""
     fields = {name: value for name, value in told.items() if name != "kind"}
     record = journal_records.event(str(told["kind"]), fields, rank=rank, attempt=attempt)
-    if isinstance(record, ResumeRecord):
-        return _resume(account, record)
-    if isinstance(record, SavedRecord):
-        return _saved(account, record)
-    if isinstance(record, SaveFailedRecord):
-        return _save_failed(account, record)
-    if isinstance(record, SetAsideRecord):
-        return _set_aside(account, record)
-    if isinstance(record, FirstStepRecord):
-        return _first_step(account, record)
-    return TrackedEvent(account, record)
+    add = _ADD.get(type(record), TrackedEvent)
+    return add(account, record)
 
 
 def next_attempt(account: CheckpointAccount, steps: int) -> CheckpointAccount:
@@ -186,6 +180,27 @@ def _first_step(account: CheckpointAccount, record: FirstStepRecord) -> TrackedE
     return TrackedEvent(account, record, _began(account, seen, guess))
 
 
+def _moved(account: CheckpointAccount, record: ParametersMovedRecord) -> TrackedEvent:
+    starts = tuple(
+        msgspec.structs.replace(one, moved=one.moved or one.attempt == record.attempt)
+        for one in account.first_steps
+    )
+    return TrackedEvent(msgspec.structs.replace(account, first_steps=starts), record)
+
+
+def _script_saved(account: CheckpointAccount, record: ScriptSavedRecord) -> TrackedEvent:
+    before = account.script_saved
+    if before is None or record.optimizer or not before.optimizer:
+        saved = ScriptSaved(
+            attempt=record.attempt,
+            step=account.base + record.step,
+            path=record.path,
+            optimizer=record.optimizer,
+        )
+        account = msgspec.structs.replace(account, script_saved=saved)
+    return TrackedEvent(account, record)
+
+
 def _began(account: CheckpointAccount, seen: FirstStepState, guess: AttemptStart) -> str:
     if guess.what == "zero":
         return ""  # the notice of restart-from-zero says it
@@ -212,3 +227,14 @@ def _again(account: CheckpointAccount, attempt: int) -> str:
         return "; no step is repeated"
     are = "step is" if steps == 1 else "steps are"
     return f"; the job had reached step {account.reached}: {steps} {are} repeated"
+
+
+_ADD: dict[type[EventRecord], Callable[[CheckpointAccount, Any], TrackedEvent]] = {
+    ResumeRecord: _resume,
+    SavedRecord: _saved,
+    SaveFailedRecord: _save_failed,
+    SetAsideRecord: _set_aside,
+    FirstStepRecord: _first_step,
+    ParametersMovedRecord: _moved,
+    ScriptSavedRecord: _script_saved,
+}
