@@ -49,7 +49,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: Any) -> Ite
     monkeypatch.setattr(script_saves, "TELL_EVERY", 0.0)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.chdir(tmp_path)
-    registered = sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks  # type: ignore[attr-defined]
+    registered = sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks
     hooks = dict(registered)
     script_saves.follow(torch)
     optimizer.step()
