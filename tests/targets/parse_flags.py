@@ -1,13 +1,13 @@
 """Answers cases of flags, read as JSON from stdin, so that the test needs no torch of its own."""
 
 import contextlib
-import dataclasses
 import io
 import json
 import os
 import sys
 from typing import Any
 
+import msgspec
 from torch.distributed.run import get_args_parser
 
 from holdfast.errors import Error
@@ -58,6 +58,6 @@ print(
             "ours": actions(build_parser()),
             "answers": [answer(case) for case in json.load(sys.stdin)],
         },
-        default=dataclasses.asdict,
+        default=msgspec.to_builtins,
     )
 )

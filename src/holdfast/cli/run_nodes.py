@@ -122,6 +122,7 @@ def _coordinate(here: NodeStart, why: str) -> int:
             node=card.name,
             run=run,
             rendezvous_id=meeting.rdzv_id,
+            terms=meeting.lease,
         )
         closing.callback(link.close)
         screen.say(f"coordinating {_span(meeting)} nodes at {plan.host}:{plan.port}, because {why}")

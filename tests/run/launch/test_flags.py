@@ -18,7 +18,7 @@ from holdfast.run.launch import flags
 from tests.places import TARGETS
 
 TARGET = TARGETS / "parse_flags.py"
-OURS = {"grace", "patience", "no_check", "dry_run", "runs", "no_pty", "token_file",
+OURS = {"grace", "lease", "patience", "no_check", "dry_run", "runs", "no_pty", "token_file",
         "hosts", "hostfile", "remote_python", "env", "verify_replicas", "rules"}  # fmt: skip
 NEWEST = {"log_line_prefix_template", "print_completion"}
 """of torch 2.15: ours where the installed one has none"""
@@ -103,6 +103,17 @@ CASES: dict[str, dict[str, Any]] = {
         "argv": [
             "--nnodes=1:2", "--rdzv-backend=etcd-v2", "--rdzv-endpoint=e:2379,f:2380",
             "--rdzv-id=x", "--rdzv-conf=protocol=https,cacert=/ca,read_timeout=3", "t.py",
+        ]
+    },
+    "fixed": {"argv": ["--nnodes=4", "--rdzv-backend=c10d", "--rdzv-endpoint=a:1", "t.py"]},
+    "lease": {
+        "argv": ["--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=a:1", "--lease=30", "t.py"]
+    },
+    "no lease": {"argv": ["--lease", "0", "t.py"]},
+    "lease in etcd": {
+        "argv": [
+            "--nnodes=1:2", "--rdzv-backend=etcd", "--rdzv-endpoint=e:2379", "--rdzv-id=x",
+            "--lease=30", "t.py",
         ]
     },
     "no patience": {"argv": ["--patience", "0", "t.py"]},
@@ -232,6 +243,8 @@ def test_the_port_the_user_named_is_kept(
         ("etcd, no place", "ConfigError", "nothing says where the nodes meet"),
         ("no steps", "ConfigError", "--verify-replicas must be >= 1 steps, got 0"),
         ("no patience", "ConfigError", "--patience must be > 0 seconds, got 0"),
+        ("no lease", "ConfigError", "--lease must be 3 to 86400 seconds, got 0"),
+        ("lease in etcd", "ConfigError", "--lease cannot be set with etcd, where it is 7 s"),
         ("endless patience", "ConfigError", "--patience must be > 0 seconds, got nan"),
         ("no runs", "ConfigError", "--runs must name a folder, got ''"),
         ("negative restarts", "ConfigError", "--max-restarts must be >= 0, got -1"),
@@ -271,6 +284,14 @@ def test_how_long_nodes_wait_for_each_other_is_torchruns_to_say(
     assert meeting["remarks"] == ["--rdzv-conf read_timeout: no effect"]
     unsaid = answered["cases"]["elastic, met here"]["meeting"]
     assert (unsaid["join_timeout"], unsaid["last_call"]) == (600, 30)
+
+
+def test_the_lease_is_patient_where_the_others_wait_anyway(answered: Mapping[str, Any]) -> None:
+    cases = ("fixed", "elastic, met elsewhere", "etcd", "lease")
+    leases = [answered["cases"][case]["meeting"]["lease"] for case in cases]
+    assert [(lease["seconds"], lease["patient"]) for lease in leases] == [
+        (60, True), (7, False), (7, False), (30, False)
+    ]  # fmt: skip
 
 
 def test_options_of_the_newest_torchrun_are_known_with_every_torch(

@@ -40,6 +40,11 @@ VERIFY_HELP = (
     "every N steps compare digests of the parameters that torch keeps equal on several ranks (DDP, "
     "HSDP), and name the rank whose differ: silent data corruption. Its cost is printed"
 )
+LEASE_HELP = (
+    "how long a node of several may be silent before its ranks end and the others go on without "
+    "it. Default: 7 with --nnodes MIN:MAX; 60 with a fixed number, where the others wait for it "
+    "anyway: there a launcher that is only stopped is never given up. The coordinator's counts"
+)
 NO_PTY_HELP = (
     "ranks write to a pipe even where holdfast writes to a terminal: no colours, no moving bars"
 )
@@ -127,6 +132,7 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
         "--patience", type=float, metavar="S", help=PATIENCE_HELP,
     )  # fmt: skip
     group.add_argument("--grace", type=float, metavar="S", help=grace.HELP)
+    group.add_argument("--lease", type=float, metavar="S", help=LEASE_HELP)
     group.add_argument(
         "--no-check", action="store_true", help="skip the checks of this machine before the start"
     )

@@ -11,6 +11,8 @@ from holdfast.nodes.etcd import access
 from holdfast.nodes.etcd.access import EtcdAccess, etcd_access
 from holdfast.nodes.reach.meeting import MeetingPlan
 from holdfast.nodes.reach.run_meeting import NodeFlags, OneNode, plan_run
+from holdfast.run.nodes.link import fencing
+from holdfast.run.nodes.link.fencing import LeaseTerms
 
 NOT_NAMED = {"nnodes": "1:1", "node_rank": 0, "master_addr": "127.0.0.1", "master_port": None}
 """torchrun's defaults of flags that mean something else when they are typed"""
@@ -29,6 +31,7 @@ class RunMeeting:
     token_file: str
     join_timeout: float = JOIN_TIMEOUT
     last_call: float = LAST_CALL
+    lease: LeaseTerms = fencing.SHORT_LEASE
     is_host: bool | None = None
     etcd: EtcdAccess | None = None
     """the launchers elect their coordinator there; the plan's host and port are then etcd's"""
@@ -46,6 +49,7 @@ class RunMeeting:
 def meeting(typed: argparse.Namespace, environment: Mapping[str, str]) -> RunMeeting | OneNode:
     if typed.master_port is not None and not 0 <= typed.master_port < 65536:
         raise ConfigError(f"--master-port must be 0 to 65535, got {typed.master_port}")
+    _refuse_impossible_lease(typed.lease)
     if typed.standalone:
         return OneNode()
     conf = _configuration(typed.rdzv_conf)
@@ -77,9 +81,27 @@ def meeting(typed: argparse.Namespace, environment: Mapping[str, str]) -> RunMee
         token_file=typed.token_file or "",
         join_timeout=join,
         last_call=_seconds(conf, "last_call_timeout", LAST_CALL),
+        lease=_lease(typed.lease, plan, elected=etcd is not None),
         is_host=None if etcd else _yes_or_no(conf, "is_host"),
         etcd=etcd,
         remarks=tuple(remarks),
+    )
+
+
+def _refuse_impossible_lease(seconds: float | None) -> None:
+    if seconds is not None and not fencing.SHORTEST <= seconds <= fencing.LONGEST:
+        raise ConfigError(
+            f"--lease must be {fencing.SHORTEST:g} to {fencing.LONGEST:g} seconds, got {seconds:g}"
+        )
+
+
+def _lease(typed: float | None, plan: MeetingPlan, *, elected: bool) -> LeaseTerms:
+    if elected and typed is not None:
+        raise ConfigError(
+            f"--lease cannot be set with etcd, where it is {fencing.FENCE:g} s", hint="omit --lease"
+        )
+    return fencing.terms_for(
+        least=plan.least or plan.nodes, most=plan.nodes, elected=elected, typed=typed
     )
 
 

@@ -19,6 +19,7 @@ from holdfast.analysis.scene.node_view import RankConnection
 from holdfast.analysis.scene.rdma import PortChange
 from holdfast.analysis.scene.scene import RankView
 from holdfast.nodes.probing.messages import ProbeReply, ProbeRequest
+from holdfast.run.nodes.link.fencing import SHORT_LEASE, LeaseTerms
 
 
 class RunMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -108,6 +109,7 @@ class Admitted(RunMessage, frozen=True):
     """what the others call this node"""
     run: str
     """the run's id: run folders of all nodes have the same name"""
+    lease: LeaseTerms = SHORT_LEASE
 
 
 class RoundNode(RunMessage, frozen=True):

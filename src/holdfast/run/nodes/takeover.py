@@ -16,7 +16,7 @@ from holdfast.run.watch import restart
 from holdfast.run.watch.restart import Restart
 
 SLUG = "store-host-lost"
-SILENT_FENCE = fencing.LEASE.lost + fencing.ENDING
+SILENT_FENCE = fencing.SHORT_LEASE.gone_after
 """seconds after an election within which a node of the round before, of which nothing is heard,
 has ended its ranks. The coordinator before may have been in touch with it until the very moment:
 one that hands over, or learns that it was overruled, leaves etcd at once"""

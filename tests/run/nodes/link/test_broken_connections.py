@@ -9,8 +9,8 @@ import time
 import pytest
 
 from holdfast.nodes.channel_errors import Refused
-from holdfast.nodes.lease import Lease
 from holdfast.run.nodes.link import fencing
+from holdfast.run.nodes.link.fencing import LeaseTerms
 from holdfast.run.nodes.link.interface import NodeClosed, NodeJoined
 from holdfast.run.nodes.messages import NodeReport, Ready, RoundStart, Say
 from tests.run.nodes.link.breaking_proxy import breaking
@@ -117,9 +117,8 @@ def test_signs_of_life_go_on_while_the_agents_thread_is_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither side's own thread asks anything of its link for longer than a lease."""
-    monkeypatch.setattr(fencing, "LEASE", Lease(late=1.5, lost=2.0))
-    monkeypatch.setattr(fencing, "FENCE", 2.0)
-    with coordinating() as here, joined(here.port) as there:
+    monkeypatch.setattr(fencing, "LATE", 1.5)
+    with coordinating(terms=LeaseTerms(2.0)) as here, joined(here.port) as there:
         threading.Event().wait(3.0)
         assert there.lost() is None
         assert here.heard()["b"].hearing == "heard"

@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.nodes.keepalive import GONE_SECONDS
 from holdfast.nodes.lease import LATE_LOOK, Hearing
 from holdfast.run.nodes.link import fencing
-from holdfast.run.nodes.link.fencing import SignsOfLife, lease_is_over
+from holdfast.run.nodes.link.fencing import LeaseTerms, SignsOfLife, lease_is_over
 from holdfast.run.nodes.link.member_stream import MemberStream
 from tests.run.nodes.link.pair import TOKEN, a_card
 
 END = 60.0
+SHORT, PATIENT = fencing.SHORT_LEASE, LeaseTerms(fencing.PATIENT, patient=True)
 T = TypeVar("T")
 
 
@@ -63,7 +65,7 @@ class Simulation:
 
     def _launcher(self) -> None:
         local = self.now + self._ahead
-        if lease_is_over(self.signs, local):
+        if lease_is_over(self.signs, local, SHORT):
             self.launcher_over = self.now
             return
         number, confirmed = self.signs.next_number(local), self._launcher_heard
@@ -72,8 +74,8 @@ class Simulation:
         self._at(self.now + self._gaps[0](self.now), self._launcher)
 
     def _coordinator(self) -> None:
-        if self.now - self._looked > LATE_LOOK:
-            self.member.loop_was_late(self.now)
+        if (late := self.now - self._looked - LATE_LOOK) > 0:
+            self.member.loop_was_late(late)
         self._looked = self.now
         heard = self.member.judge(self.now)
         if heard.hearing == "lost" and self.lost is None:
@@ -187,24 +189,94 @@ def test_a_coordinator_that_slept_gives_nobody_up_for_it() -> None:
     assert (simulation.launcher_over, simulation.lost) == (None, None)
 
 
+@pytest.mark.parametrize("gap", [1.1, 2.0, 4.0])
+def test_a_coordinator_that_is_late_again_and_again_still_loses_a_dead_node(gap: float) -> None:
+    """It listens for a moment between two pauses, as on a machine that starves."""
+    pauses = by_spells([(gap + 0.5, gap), (0.5, 0.2)])
+    simulation = Simulation(steady, pauses, lambda now: 0.001 if now < 10 else None, at_once)
+    simulation.play()
+    assert simulation.lost is not None
+    assert simulation.lost < 10 + 6 * fencing.FENCE
+
+
+@given(loops, loops)
+def test_late_looks_of_the_coordinator_lose_nobody_who_is_heard(
+    launcher: list[tuple[float, float]], coordinator: list[tuple[float, float]]
+) -> None:
+    gaps_of = by_spells([(length, min(gap, 2.0)) for length, gap in launcher])
+    simulation = Simulation(gaps_of, by_spells(coordinator), at_once, at_once)
+    simulation.play()
+    assert (simulation.launcher_over, simulation.lost) == (None, None)
+
+
+def test_a_patient_lease_lasts_as_long_as_the_kernels_keep_the_connection() -> None:
+    """A launcher that is stopped, or suspended with its ranks, goes on where it was."""
+    signs = SignsOfLife(100.0)
+    assert not lease_is_over(signs, 5000.0, PATIENT, connected_at=5000.0)
+    assert signs.ranks_end_at(PATIENT) == 0
+    for silent, deaf in ((4000.0, 4000.0), (0.0, 4000.0)):
+        found = fencing.hearing_of(silent, deaf=deaf, closed=None, timed_out=False, terms=PATIENT)
+        assert found is Hearing.LATE
+
+
+def test_what_was_killed_is_lost_at_once_under_a_patient_lease_too() -> None:
+    closed = fencing.hearing_of(1.6, deaf=1.6, closed=1.6, timed_out=False, terms=PATIENT)
+    timed_out = fencing.hearing_of(20.0, deaf=20.0, closed=5.0, timed_out=True, terms=PATIENT)
+    assert (closed, timed_out) == (Hearing.LOST, Hearing.LATE)
+
+
+@given(st.floats(fencing.SHORTEST, 200.0), st.floats(0, GONE_SECONDS))
+def test_under_a_patient_lease_ranks_end_before_others_start(seconds: float, kept: float) -> None:
+    """`kept`: seconds for which its kernel keeps a connection on which nothing comes any more."""
+    terms = LeaseTerms(seconds, patient=True)
+    signs = SignsOfLife(0.0)
+    over = next(
+        at / 5
+        for at in range(2000)
+        if lease_is_over(signs, at / 5, terms, connected_at=min(at / 5, kept))
+    )
+    assert over + fencing.ENDING <= terms.gone_after
+
+
+def test_a_launcher_that_is_stopped_may_have_ranks_however_long_it_is_silent() -> None:
+    member = MemberStream("b", a_card(), TOKEN, 0.0, terms=PATIENT)
+    member.machine_answered = True
+    member.machine_asked(answered=True, now=10.0)
+    member.closed("Connection timed out", 400.0)
+    assert member.judge(410.0).hearing == "lost"
+    assert not member.judge(5000.0).fenced
+    member.machine_asked(answered=False, now=5000.0)
+    assert member.judge(5000.0).fenced, "its machine is gone"
+
+
+def test_a_launcher_that_is_started_again_need_not_wait_for_a_patient_lease() -> None:
+    first = a_card(identity="b-1", boot_id="x")
+    again = a_card(identity="b-2", boot_id="x")
+    elsewhere = a_card(identity="b-3", boot_id="y")
+    member = MemberStream("b", first, TOKEN, 0.0, terms=PATIENT)
+    member.closed("closed the connection", 1.0)
+    assert [member.is_followed_by(again, at) for at in (5.0, 12.0)] == [False, True]
+    assert [member.is_followed_by(elsewhere, at) for at in (12.0, 70.0)] == [False, True]
+
+
 def test_a_launcher_gains_nothing_by_being_late() -> None:
     signs = SignsOfLife(100.0)
     signs.confirmed(signs.next_number(101.0))
     signs.next_number(108.5)
-    assert lease_is_over(signs, 108.5)
+    assert lease_is_over(signs, 108.5, SHORT)
     signs.confirmed(1)
-    assert lease_is_over(signs, 108.5)
+    assert lease_is_over(signs, 108.5, SHORT)
     signs.confirmed(2)
-    assert not lease_is_over(signs, 108.5)
+    assert not lease_is_over(signs, 108.5, SHORT)
 
 
 def test_what_is_confirmed_late_takes_nothing_back() -> None:
     """A coordinator that slept gave its launchers more time; an old answer then comes in."""
     signs = SignsOfLife(100.0)
     number = signs.next_number(101.0)
-    signs.start_again(109.0)
+    signs.not_counted(8.0)
     signs.confirmed(number)
-    assert signs.unconfirmed(110.0) == 1.0
+    assert signs.unconfirmed(110.0) == 2.0
 
 
 def test_a_confirmation_of_what_was_never_sent_gives_nothing() -> None:
@@ -212,7 +284,7 @@ def test_a_confirmation_of_what_was_never_sent_gives_nothing() -> None:
     signs.next_number(100.0)
     signs.confirmed(10**9)
     assert signs.unconfirmed(103.0) == 3.0
-    assert lease_is_over(signs, 107.0)
+    assert lease_is_over(signs, 107.0, SHORT)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +303,8 @@ def test_a_confirmation_of_what_was_never_sent_gives_nothing() -> None:
 def test_a_closed_connection_is_given_a_moment(
     silent: float, closed: float | None, hearing: str
 ) -> None:
-    assert fencing.hearing_of(silent, deaf=0.0, closed=closed) is Hearing(hearing)
+    found = fencing.hearing_of(silent, deaf=0.0, closed=closed, timed_out=False, terms=SHORT)
+    assert found is Hearing(hearing)
 
 
 def test_datagrams_alone_do_not_keep_a_node_for_ever() -> None:

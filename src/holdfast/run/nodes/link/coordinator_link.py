@@ -21,6 +21,7 @@ from holdfast.nodes.token import Token
 from holdfast.run.nodes.link import beat_sockets
 from holdfast.run.nodes.link.beat import NAME, stream_name
 from holdfast.run.nodes.link.clock_offset import read_both
+from holdfast.run.nodes.link.fencing import SHORT_LEASE, LeaseTerms
 from holdfast.run.nodes.link.interface import (
     CoordinatorNews,
     Heard,
@@ -71,10 +72,12 @@ class ListeningLink:
         node: str,
         run: str,
         rendezvous_id: str = "",
+        terms: LeaseTerms = SHORT_LEASE,
     ) -> None:
-        """`run` is what launchers are told; `rendezvous_id`, where both sides have one, must be
-        theirs as well."""
+        """`run` and `terms` are what launchers are told; `rendezvous_id`, where both sides have
+        one, must be theirs as well."""
         self.port = port
+        self._terms = terms
         self._token = token
         self._run_id = run
         self._me = Introduction(node=node, run=rendezvous_id)
@@ -100,6 +103,9 @@ class ListeningLink:
 
     def heard(self) -> Mapping[str, Heard]:
         return self._heard
+
+    def give_up(self, node: str, why: str) -> None:
+        self._thread.call(self._give_up, node, why)
 
     def turned_away(self) -> list[str]:
         return [problem.sentence for problem in self._listener.turned_away]
@@ -149,9 +155,10 @@ class ListeningLink:
         looked = time.monotonic()
         while True:
             now = time.monotonic()
+            late = now - looked - LATE_LOOK
             for member in list(self._streams.values()):
-                if now - looked > LATE_LOOK:
-                    member.loop_was_late(now)
+                if late > 0:
+                    member.loop_was_late(late)
                 if not member.lost:
                     self._beat(member, now)
             looked = now
@@ -241,7 +248,7 @@ class ListeningLink:
         replaced, member.channel = member.channel, channel
         if replaced:
             self._task(replaced.close())
-        admitted = Admitted(name=member.name, run=self._run_id)
+        admitted = Admitted(name=member.name, run=self._run_id, lease=self._terms)
         writing: asyncio.Future[Any] | None = None
         try:
             await channel.send(Welcome(admitted, member.stream, member.inbox.received))
@@ -355,7 +362,7 @@ class ListeningLink:
         name = self._free_name(card)
         if name is None:
             return None
-        member = MemberStream(name, card, self._token, time.monotonic())
+        member = MemberStream(name, card, self._token, time.monotonic(), terms=self._terms)
         self._names[name] = self._streams[member.stream[:NAME]] = member
         return member
 
@@ -372,7 +379,7 @@ class ListeningLink:
             elif holder.card.identity == card.identity:
                 return name
             elif holder.channel is None or holder.lost:
-                return name if holder.judge(time.monotonic()).fenced else None
+                return name if holder.is_followed_by(card, time.monotonic()) else None
         raise AssertionError("there are names enough")
 
     def _post(self, node: str, message: ToLauncher) -> None:
@@ -380,11 +387,16 @@ class ListeningLink:
         if member is None or member.lost:
             return
         if member.outbox.full:
-            member.given_up("it did not read what was sent to it")
-            self._drop(member, member.words)
+            self._give_up(node, "it did not read what was sent to it")
             return
         member.outbox.add(message)
         member.to_write.set()
+
+    def _give_up(self, node: str, why: str) -> None:
+        member = self._names.get(node)
+        if member is not None and not member.lost:
+            member.given_up(why)
+            self._drop(member, why)
 
 
 def _failure(writing: asyncio.Future[Any] | None) -> ChannelError | None:

@@ -75,6 +75,9 @@ class CoordinatorLink(Protocol):
     def heard(self) -> Mapping[str, Heard]:
         """Every node that has joined, as of at most 0.2 s ago."""
 
+    def give_up(self, node: str, why: str) -> None:
+        """Lose it though it is heard: it is told, and ends its ranks."""
+
     def turned_away(self) -> list[str]:
         """A sentence for each launcher that came and was not admitted, in order."""
 

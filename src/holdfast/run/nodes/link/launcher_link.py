@@ -36,7 +36,7 @@ from holdfast.run.nodes.link.clock_offset import (
     read_both,
 )
 from holdfast.run.nodes.link.coordinator_link import BEAT_EVERY, LARGEST, LAST_WORDS, PULSE_EVERY
-from holdfast.run.nodes.link.fencing import FENCE, LEASE, SignsOfLife, lease_is_over
+from holdfast.run.nodes.link.fencing import LATE, SignsOfLife, lease_is_over
 from holdfast.run.nodes.link.interface import CoordinatorLost
 from holdfast.run.nodes.link.link_thread import LinkThread
 from holdfast.run.nodes.link.outbox import Inbox, Outbox
@@ -108,6 +108,9 @@ class JoinedLink:
         self._confirmed = 0
         """the highest number of the coordinator's signs of life"""
         self._lost: CoordinatorLost | None = None
+        self._is_connected = False
+        self._connected_at = 0.0
+        """when the kernels last had a connection to it"""
         self._datagrams: socket.socket | None = None
         self._thread: LinkThread[ToLauncher] = LinkThread("holdfast-link")
         self._thread.start(self._main(host, seconds))
@@ -165,6 +168,7 @@ class JoinedLink:
         """Until `close`, or until the coordinator is lost."""
         while channel and not self._lost:
             problem = await self._talk(channel)
+            self._is_connected = False
             await channel.close()
             if self._stop.is_set():
                 return
@@ -235,6 +239,7 @@ class JoinedLink:
         return None
 
     def _reached(self, channel: Channel, welcome: Welcome) -> None:
+        self._is_connected, self._connected_at = True, boot_time()
         self._outbox.start_again(welcome.received)
         self.own_address, self.coordinator_address = channel.own_end[0], channel.peer_end[0]
         self._close_datagrams()
@@ -275,12 +280,16 @@ class JoinedLink:
 
     def _look(self) -> None:
         now = boot_time()
-        if lease_is_over(self._signs, now) and not self._lost:
+        terms = self.admitted.lease
+        if self._is_connected:
+            self._connected_at = now
+        over = lease_is_over(self._signs, now, terms, connected_at=self._connected_at)
+        if over and not self._lost:
             silent = now - self._heard_at
             words = (
                 f"nothing from the coordinator for {silent:.1f} s"
-                if silent > LEASE.late
-                else f"the coordinator has not heard this node for {FENCE:g} s"
+                if silent > LATE
+                else f"the coordinator has not heard this node for {terms.seconds:g} s"
             )
             self._lose("silent", words)
 

@@ -16,6 +16,7 @@ from holdfast.nodes.token import Token
 from holdfast.run.nodes.link import fencing
 from holdfast.run.nodes.link.beat import BeatKey
 from holdfast.run.nodes.link.beat_sockets import Came
+from holdfast.run.nodes.link.fencing import SHORT_LEASE, LeaseTerms
 from holdfast.run.nodes.link.interface import Heard
 from holdfast.run.nodes.link.outbox import Inbox, Outbox
 from holdfast.run.nodes.link.report_codec import ReportDecoder
@@ -31,8 +32,17 @@ ANSWER_COUNTS = 10.0
 
 
 class MemberStream:
-    def __init__(self, name: str, card: NodeCard, token: Token, now: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        card: NodeCard,
+        token: Token,
+        now: float,
+        *,
+        terms: LeaseTerms = SHORT_LEASE,
+    ) -> None:
         self.name = name
+        self.terms = terms
         self.card = card
         self.stream = secrets.token_bytes(16)
         self.beats_in = BeatKey(token, self.stream, Side.MEMBER)
@@ -101,13 +111,15 @@ class MemberStream:
     def _closed_for(self, now: float) -> float | None:
         return None if self._closed_at is None else now - self._closed_at
 
-    def loop_was_late(self, now: float) -> None:
-        """We did not listen: what it sent meanwhile has not been read yet."""
+    def loop_was_late(self, seconds: float) -> None:
+        """We did not listen: what it sent meanwhile has not been read yet. Only that time does not
+        count: who is late again and again loses a dead node all the same."""
         if not self.lost:
-            self._heard_at = self._spoke_at = now
-            self.signs.start_again(now)
+            self._heard_at += seconds
+            self._spoke_at += seconds
+            self.signs.not_counted(seconds)
             if self._closed_at is not None:
-                self._closed_at = now
+                self._closed_at += seconds
 
     def leaves(self, words: str) -> None:
         self.lost, self.farewell, self.words = True, "left", words
@@ -119,14 +131,20 @@ class MemberStream:
         """Once lost, it stays lost."""
         silent = now - self._heard_at
         deaf = self.signs.unconfirmed(now)
-        hearing = fencing.hearing_of(silent, deaf=deaf, closed=self._closed_for(now))
+        hearing = fencing.hearing_of(
+            silent,
+            deaf=deaf,
+            closed=self._closed_for(now),
+            timed_out=self.farewell == "silent",
+            terms=self.terms,
+        )
         if hearing is Hearing.LOST and not self.lost:
             self.lost = True
             if self.farewell == "":
                 self.farewell = "silent"
                 self.words = (
                     f"nothing for {silent:.1f} s"
-                    if silent >= fencing.LEASE.late
+                    if silent >= fencing.LATE
                     else f"it has not heard this node for {deaf:.1f} s"
                 )
         if self.lost:
@@ -137,8 +155,22 @@ class MemberStream:
             farewell=self.farewell if self.lost else "",
             words=self.words if self.lost else "",
             machine_answers=None if hearing is Hearing.HEARD else self._machine_answers,
-            fenced=self.lost and (self.farewell == "left" or fencing.fenced(silent)),
+            fenced=self.lost and (self.farewell == "left" or self._is_gone(silent)),
         )
+
+    def _is_gone(self, silent: float) -> bool:
+        """Its ranks have ended. A launcher that is stopped on a machine that answers cannot end
+        them: where the lease is patient they may run for longer."""
+        stopped = self.terms.patient and self.farewell == "silent" and self._machine_answers
+        return silent >= self.terms.gone_after and not stopped
+
+    def is_followed_by(self, card: NodeCard, now: float) -> bool:
+        """Whether another launcher may have its name: its ranks have ended."""
+        if self.judge(now).fenced:
+            return True
+        own, again = self.card.boot_id, card.boot_id
+        started_again = own == again and self.farewell == "closed"
+        return self.lost and started_again and now - self._heard_at >= self.terms.closed_for
 
     def machine_asked(self, *, answered: bool, now: float) -> None:
         """One answer counts for a while: where packets get lost, the next one may not come."""
@@ -148,7 +180,9 @@ class MemberStream:
             self._machine_answers = False
 
     def wants_probe(self, now: float) -> bool:
-        """Once it is silent for a while, or its connection ended, and for a while after that."""
+        """Once it is silent for a while, or its connection ended, and for a while after that, or
+        for as long as its launcher may only be stopped."""
         silent = now - self._heard_at
         closed = self._closed_for(now)
-        return (silent > 2 * fencing.LEASE.late or closed is not None) and silent < 60.0
+        lately = silent < 60.0 or (self.terms.patient and bool(self._machine_answers))
+        return (silent > 2 * fencing.LATE or closed is not None) and lately
