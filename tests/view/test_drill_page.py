@@ -76,6 +76,17 @@ def test_says_everything_about_every_drill() -> None:
     assert "2.13.0" in said
 
 
+def test_is_of_use_on_another_machine() -> None:
+    folder = "/home/me/it's here/drills/261116-171500-train"
+    broken = BrokenPromise(promise="recover", seen=f"cannot be used: {folder}/01-x/work/ckpts")
+    row = a_row("x", status="broken", broken=(broken,), folder=f"{folder}/01-x")
+    said = " ".join(read(page(a_report(row, folder=folder))).words)
+    assert "/home/me" not in said
+    assert "cannot be used: 01-x/work/ckpts" in said
+    assert "evidence 01-x" in said
+    assert "folder drills/261116-171500-train" in said
+
+
 def test_the_table_can_be_read_aloud() -> None:
     reader = read(page(a_report()))
     scopes = [attributes.get("scope") for tag, attributes in reader.elements if tag == "th"]

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from holdfast.analysis.drill.outcome import BrokenPromise
+from holdfast.view.drill_page import page
 from holdfast.view.drill_table import Table, command_line, last_line, seconds, whole
 from tests.view.sample_drills import a_report, a_row
 
@@ -55,6 +56,16 @@ def test_every_broken_promise_says_what_was_seen_and_what_to_change() -> None:
             assert broken.seen in said
             assert broken.fix in said
         assert all(one in said for one in row.left)
+
+
+def test_one_cause_of_several_drills_is_said_once() -> None:
+    lost = BrokenPromise(promise="data", seen="the batches come again", fix="save its place")
+    names = ("rank-killed", "rank-frozen", "checkpoint-corrupt")
+    rows = [a_row(name, status="broken", broken=(lost,)) for name in names]
+    said = whole(a_report(*rows), width=120)
+    assert "broken, same cause in 3 drills: rank-killed, rank-frozen, checkpoint-corrupt" in said
+    assert said.count("save its place") == 1
+    assert page(a_report(*rows)).count("save its place") == 1
 
 
 def test_drills_skipped_for_one_reason_share_a_line() -> None:

@@ -17,12 +17,13 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from holdfast import catalogue
-from holdfast.analysis.drill import checkpoints, choose, judge, saves
+from holdfast.analysis.drill import case, checkpoints, choose, damage, judge, saves
 from holdfast.analysis.drill.injection import CannotInject, Injection
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow, Observed
 from holdfast.analysis.drill.reference import reference
 from holdfast.analysis.drill.rehearsal import DrillPlan, JobShape, Rehearsal
 from holdfast.analysis.drill.timeline import trained_attempt
+from holdfast.analysis.drill.trace import Trace
 from holdfast.drill import (
     environment,
     guardian,
@@ -76,6 +77,8 @@ class Conductor:
         if asked.hosts > 1:
             on_hosts.refuse(asked.hosts, asked.options)
         self._command = (*asked.options, *asked.script)
+        self._undamaged: list[Trace] = []
+        """how the job resumed so far, from whole checkpoints"""
         self._unfenced = write_fence.problem()
         if self._unfenced and not asked.unfenced:
             raise ConfigError(
@@ -182,7 +185,9 @@ class Conductor:
         if usual.runner != self._runner.name:  # which need not leave the same temporary files
             left = tuple(one for one in left if not one.startswith("tmp/"))
         observed = msgspec.structs.replace(observed, left=left)
-        row = judge.judge(rehearsal, injection, usual.reference, observed)
+        row = judge.judge(rehearsal, injection, usual.reference, observed, self._undamaged)
+        if seen := case.case_of(rehearsal, injection, usual.reference, observed):
+            self._undamaged += damage.resumes_without_damage(seen)
         self._tidy(row, Path(observed.folder))
         return msgspec.structs.replace(row, seconds=time.time() - began)
 

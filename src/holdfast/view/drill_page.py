@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from holdfast import text
+from holdfast.analysis.drill.causes import BrokenByCause, broken_by_cause
 from holdfast.analysis.drill.outcome import Comparison, DrillReport, DrillRow
 from holdfast.view import drill_curve, drill_timeline
 from holdfast.view.drill_style import STYLE
@@ -41,6 +43,8 @@ def page(report: DrillReport) -> str:
         (_summary(report), _table(report), _broken(report), _timelines(report), _curves(report),
          _not_tried(report), _facts(report))
     )  # fmt: skip
+    if report.folder:  # it is to be sent to a colleague, with that folder or without it
+        body = body.replace(f"{escaped(report.folder)}/", "")
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 
@@ -149,23 +153,25 @@ def _compared(word: Comparison) -> str:
 
 
 def _broken(report: DrillReport) -> str:
-    return _section("Broken promises", *map(_card, report.broken))
+    return _section("Broken promises", *map(_card, broken_by_cause(report.broken)))
 
 
-def _card(row: DrillRow) -> str:
+def _card(cause: BrokenByCause) -> str:
+    row = cause.row
     facts: list[tuple[str, str]] = []
-    for one in row.broken:
+    for one in cause.promises:
         slug = f" ({one.slug})" if one.slug else ""
         facts.append((one.promise, text_of("dd", f"{one.seen}{slug}")))
         if one.fix:
             facts.append(("change", element("dd", _with_commands(one.fix), class_="help")))
-    facts += [("left", text_of("dd", one, class_="mono")) for one in row.left]
-    facts += [("note", text_of("dd", one)) for one in row.remarks]
+    facts += [("left", text_of("dd", one, class_="mono")) for one in cause.left]
+    facts += [("note", text_of("dd", one)) for one in cause.remarks]
     facts += [("evidence", text_of("dd", row.folder, class_="mono"))] if row.folder else []
     listed = "".join(text_of("dt", name) + said for name, said in facts)
-    head = element("h3", f"{escaped(row.drill)} {_badge(row)}") + text_of(
-        "p", row.does, class_="quiet"
-    )
+    name, below = row.drill, row.does
+    if cause.same_in:
+        name, below = cause.same_in, ", ".join(one.drill for one in cause.rows)
+    head = element("h3", f"{escaped(name)} {_badge(row)}") + text_of("p", below, class_="quiet")
     return element("div", head + element("dl", listed), class_="card")
 
 
@@ -255,7 +261,7 @@ def _facts(report: DrillReport) -> str:
         **report.versions,
         "repeats its own bits": bits,
         "writes elsewhere": f"not stopped: {report.unfenced}" if report.unfenced else "",
-        "folder": report.folder,
+        "folder": "/".join(Path(report.folder).parts[-2:]),
         "in a line": last_line(report),
     }
     listed = "".join(text_of("dt", name) + text_of("dd", value) for name, value in facts.items()

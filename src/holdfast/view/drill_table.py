@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast import text
+from holdfast.analysis.drill.causes import BrokenByCause, broken_by_cause
 from holdfast.analysis.drill.outcome import Comparison, DrillReport, DrillRow
 from holdfast.findings import Status
 from holdfast.view.text import COLOURS, PLAIN, harmless, wrapped
@@ -139,7 +140,9 @@ def whole(report: DrillReport, *, width: int, colour: bool = False) -> str:
     table = Table([row.drill for row in report.rows], width)
     lines = [*table.heads(), *(table.row(row, colour=colour) for row in report.rows)]
     paragraphs = ["\n".join(lines), *_remarks(report, table.width)]
-    paragraphs += [_broken(row, table.width, colour=colour) for row in report.broken]
+    paragraphs += [
+        _broken(one, table.width, colour=colour) for one in broken_by_cause(report.broken)
+    ]
     paragraphs += _by_reason(report, "unproven", table.width)
     paragraphs += _by_reason(report, "skipped", table.width)
     return "\n\n".join([*paragraphs, last_line(report)])
@@ -155,17 +158,21 @@ def _remarks(report: DrillReport, width: int) -> list[str]:
     return [wrapped(said, width, rest="")]
 
 
-def _broken(row: DrillRow, width: int, *, colour: bool) -> str:
-    head = "broken"
+def _broken(cause: BrokenByCause, width: int, *, colour: bool) -> str:
+    head, row = "broken", cause.row
     shown = f"{COLOURS[Status.ERROR]}{head}{PLAIN}" if colour else head
     lines = [f"{shown} {name_of(row.drill)}: {harmless(row.does)}"]
-    for broken in row.broken:
+    if cause.same_in:
+        names = ", ".join(name_of(one.drill) for one in cause.rows)
+        lines = wrapped(f"broken, {cause.same_in}: {names}", width, rest=" " * 7).splitlines()
+        lines[0] = lines[0].replace(head, shown, 1)
+    for broken in cause.promises:
         slug = f" ({harmless(broken.slug)})" if broken.slug else ""
         lines.append(wrapped(f"  {broken.promise:<8} {broken.seen}{slug}", width, rest=" " * 11))
         if broken.fix:
             lines.append(wrapped(f"  help:    {broken.fix}", width, rest=" " * 11))
-    lines += [f"  left     {harmless(one)}" for one in row.left]
-    lines += [wrapped(f"  note     {one}", width, rest=" " * 11) for one in row.remarks]
+    lines += [f"  left     {harmless(one)}" for one in cause.left]
+    lines += [wrapped(f"  note     {one}", width, rest=" " * 11) for one in cause.remarks]
     if row.folder:
         lines.append(f"  evidence {harmless(row.folder)}")
     return "\n".join(lines)

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.analysis.drill.case import case_of
+from holdfast.analysis.drill.damage import resumes_without_damage
 from holdfast.analysis.drill.injection import Act, Injection, SignalProcess, Then
 from holdfast.analysis.drill.judge import judge
 from holdfast.analysis.drill.outcome import DrillRow, Observed, Spoken
@@ -21,6 +23,7 @@ from holdfast.analysis.drill.records import (
 )
 from holdfast.analysis.drill.reference import Reference, reference
 from holdfast.analysis.drill.rehearsal import JobShape, Rehearsal
+from holdfast.analysis.drill.trace import Trace
 
 SECONDS = 0.5
 """of a step"""
@@ -164,6 +167,14 @@ class Play:
         self.injection = msgspec.structs.replace(self.injection, **fields)
         return self
 
-    def row(self) -> DrillRow:
+    def row(self, undamaged: Sequence[Trace] = ()) -> DrillRow:
+        return judge(*self._seen(), undamaged)
+
+    def traces(self) -> tuple[Trace, ...]:
+        """For another drill of this job to be compared with."""
+        case = case_of(*self._seen())
+        return resumes_without_damage(case) if case else ()
+
+    def _seen(self) -> tuple[Rehearsal, Injection, Reference, Observed]:
         observed = msgspec.structs.replace(self.observed, attempts=(*self.first, *self.second))
-        return judge(self.rehearsal, self.injection, self.reference, observed)
+        return self.rehearsal, self.injection, self.reference, observed

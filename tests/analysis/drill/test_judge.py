@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.analysis.drill.host_acts import DamageCheckpoint
 from holdfast.analysis.drill.injection import Then
 from holdfast.analysis.drill.outcome import DrillRow, Happened, Spoken
 from holdfast.analysis.drill.records import RankAttempt, StepRecord
@@ -306,21 +307,38 @@ def test_a_save_that_wrote_over_the_only_copy() -> None:
     assert "os.replace" in broken.fix
 
 
+FLIP = {"act": DamageCheckpoint(how="flip"), "costs_saves": 1}
+ONE = (("c/last.pt", 9, 11.1),)
+
+
 def test_a_damaged_checkpoint_that_was_the_only_one() -> None:
-    play = Play(resumes=0).change_injection(costs_saves=1).change(saved=(20,))
+    play = Play(resumes=0).change_injection(**FLIP).change(saved=(), listing=ONE)
     (broken,) = play.row().broken
     assert "only one it had kept" in broken.seen
     assert "two checkpoints" in broken.fix
 
 
+def test_a_background_save_that_came_too_late_leaves_nothing_to_rehearse() -> None:
+    """The fault comes at a step; the saves of the steps before it may still be written."""
+    play = Play(resumes=0).change_injection(**FLIP).change(saved=(10,), exit_codes=(1,))
+    play.second = [replace(one, start=None, steps=()) for one in play.second]
+    row = play.row()
+    assert (row.status, row.broken) == ("skipped", ())
+    assert row.why == (
+        "only the checkpoint of step 10 was there at step 25, and the undisturbed job had more: "
+        "there was none to fall back to"
+    )
+    assert play.change(saved=(10, 20)).row().status == "broken"
+
+
 def test_a_damaged_checkpoint_costs_one_save() -> None:
-    assert Play(resumes=10).change_injection(costs_saves=1).row().status == "kept"
-    assert promises(Play(resumes=0).change_injection(costs_saves=1).row()) == ["repeat"]
+    assert Play(resumes=10).change_injection(**FLIP).row().status == "kept"
+    assert promises(Play(resumes=0).change_injection(**FLIP).row()) == ["repeat"]
 
 
 def test_a_damaged_checkpoint_that_was_loaded_unnoticed() -> None:
     """One flipped bit, which torch.load does not see: the weights are almost those of the step."""
-    play = Play(resumes=20).change_injection(costs_saves=1)
+    play = Play(resumes=20).change_injection(**FLIP)
     play.second = [
         replace(one, start=replace(one.start, weights="flipped"))
         for one in play.second
@@ -328,9 +346,65 @@ def test_a_damaged_checkpoint_that_was_loaded_unnoticed() -> None:
     ]
     other_from(play, 1, weights=other_weights, loss=other_loss)
     row = play.row()
-    assert promises(row) == ["loss", "weights"]
+    assert promises(row) == ["load", "loss", "weights"]
     assert row.broken[0].slug == "checkpoint-corrupt"
+    assert "step 20 was loaded as if it were whole" in row.broken[0].seen
     assert "verify" in row.broken[0].fix
+    assert [one.fix for one in row.broken[1:]] == ["", ""], "one cause, said once"
+
+
+def lost_its_place(play: Play) -> Play:
+    """As nanoGPT does, which saves no random numbers: it sees the first batches again, and trains
+    otherwise than the undisturbed job, in the same way after every resume."""
+    other_from(play, 1, data=lambda step, rank: number("data", step, rank),
+               weights=other_weights, loss=other_loss)  # fmt: skip
+    return play
+
+
+def test_a_flipped_bit_is_seen_by_a_resume_without_damage() -> None:
+    """It is among the optimizer's moments: the weights that were loaded are right. By the
+    undisturbed job it cannot be told, since every resume of this script differs from it."""
+    usual = lost_its_place(Play(resumes=20))
+    assert promises(usual.row()) == ["data", "loss", "weights"]
+    undamaged = usual.traces()
+
+    def damaged() -> Play:
+        made = lost_its_place(Play(resumes=20))
+        return made.change_injection(**FLIP, told_by_checkpoint=True).change(said=())
+
+    flipped = damaged()
+    other_from(flipped, 2, weights=lambda step, _: digest("flipped", step))
+    row = flipped.row(undamaged)
+    assert promises(row)[0] == "load"
+    assert row.broken[0].seen.startswith(
+        "the damaged checkpoint of step 20 was loaded as if it were whole: at step 22 the weights "
+    )
+    assert row.broken[0].seen.endswith("unlike the same resume without damage")
+    assert (row.named, row.named_right) == ("", False), "never"
+
+    same = damaged().row(undamaged)
+    assert "load" not in promises(same)
+    assert "just as without damage" in same.remarks[-1]
+    alone = flipped.row()
+    assert "load" not in promises(alone)
+    assert "whether it loaded the damage cannot be told" in alone.remarks[-1]
+    lonely = lost_its_place(Play(resumes=20)).change_injection(**FLIP)
+    assert "cannot be told" in lonely.row().remarks[-1]
+
+
+def test_resumes_that_differ_by_themselves_say_nothing_of_the_damage() -> None:
+    one, other = (lost_its_place(Play(resumes=20)) for _ in range(2))
+    other_from(other, 1, weights=lambda step, _: digest("another", step))
+    flipped = lost_its_place(Play(resumes=20)).change_injection(**FLIP)
+    other_from(flipped, 1, weights=lambda step, _: digest("flipped", step))
+    assert "load" not in promises(flipped.row([*one.traces(), *other.traces()]))
+
+
+def test_who_resumes_from_the_checkpoint_before_the_damaged_one_loaded_no_damage() -> None:
+    play = lost_its_place(Play(resumes=10)).change_injection(**FLIP)
+    row = play.row(lost_its_place(Play(resumes=20)).traces())
+    assert "load" not in promises(row)
+    assert row.remarks == ()
 
 
 def test_what_a_script_deals_with_itself_need_not_be_named_but_excuses_no_false_alarm() -> None:
@@ -458,6 +532,21 @@ def test_what_follows_from_the_drill_may_be_said() -> None:
             for slug in ("cpu-contention", "rank-stuck")]  # fmt: skip
     play.change(said=(*play.observed.said, *more)).change_injection(beside=("rank-stuck",))
     assert play.row().status == "kept"
+
+
+def test_what_may_be_said_beside_the_name_is_a_wrong_name_when_it_is_alone() -> None:
+    play = Play().change_injection(slugs=("rank-frozen",), beside=("rank-stuck",))
+    stuck = Spoken(t=play.fault_at + 2.4, kind="notice", slug="rank-stuck", ranks=(2,))
+    row = play.change(said=(stuck, replace(stuck, t=play.fault_at + 4.1, kind="verdict"))).row()
+    assert promises(row) == ["name"]
+    assert row.broken[0].seen == "said rank-stuck: rank 2; it was rank-frozen: rank 2"
+    assert row.noticed == pytest.approx(2.4)
+    assert row.named == "rank-stuck: rank 2"
+    assert row.named_right is False
+    right = replace(stuck, t=play.fault_at + 4, slug="rank-frozen")
+    assert play.change(said=(stuck, right)).row().status == "kept"
+    other = replace(stuck, ranks=(1,))
+    assert promises(play.change(said=(other,)).row()) == ["notice"], "it is about another rank"
 
 
 def test_restart_from_zero_may_be_said_only_where_it_is_true() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from holdfast import text
-from holdfast.analysis.drill import other_ranks, recovery
+from holdfast.analysis.drill import damage, other_ranks, recovery
 from holdfast.analysis.drill.bounds import notice_bound
 from holdfast.analysis.drill.case import Case, case_of
 from holdfast.analysis.drill.compare import (
@@ -20,13 +20,15 @@ from holdfast.analysis.drill.compare import (
     repeats_its_bits,
 )
 from holdfast.analysis.drill.compare_data import compare_data
+from holdfast.analysis.drill.damage import LoadedDamage
 from holdfast.analysis.drill.injection import Injection
 from holdfast.analysis.drill.naming import Naming, naming, spoken
 from holdfast.analysis.drill.outcome import BrokenPromise, DrillRow, Observed
 from holdfast.analysis.drill.reference import Reference
 from holdfast.analysis.drill.rehearsal import Rehearsal
-from holdfast.analysis.drill.script_faults import DATA, script_fault
+from holdfast.analysis.drill.script_faults import AS_A_RESULT, DATA, script_fault
 from holdfast.analysis.drill.timeline import timeline, trained
+from holdfast.analysis.drill.trace import Trace
 
 Training = Literal["data", "loss", "weights"]
 
@@ -38,6 +40,7 @@ class _State(NamedTuple):
     loss: Compared
     weights: Compared
     repeats: bool | None = None
+    loaded: LoadedDamage | None = None
 
     def promises(self) -> Iterator[tuple[Training, Compared]]:
         yield "data", self.data
@@ -46,8 +49,13 @@ class _State(NamedTuple):
 
 
 def judge(
-    rehearsal: Rehearsal, injection: Injection, reference: Reference, observed: Observed
+    rehearsal: Rehearsal,
+    injection: Injection,
+    reference: Reference,
+    observed: Observed,
+    undamaged: Sequence[Trace] = (),
 ) -> DrillRow:
+    """`undamaged`: how other drills of the job resumed, from whole checkpoints."""
     row = DrillRow(
         drill=rehearsal.name,
         does=injection.does,
@@ -62,19 +70,25 @@ def judge(
     case = case_of(rehearsal, injection, reference, observed)
     if case is None:
         return _never_came(row, rehearsal, observed)
+    if why := damage.saved_too_little(case):
+        return msgspec.structs.replace(row, why=why)
     named = _named(case)
-    state = _state(case)
+    state = _state(case, undamaged)
     broken = tuple(_broken(case, named, state))
     unchecked = tuple(_unchecked(case, state, {one.promise for one in broken}))
     if _missed(case, named, state):
         broken, unchecked = (), ("the fault did not touch this job: it trained on to its end",)
+    remarks = [one.remark for _, one in state.promises() if one.remark]
+    if broken and state.loaded and not state.loaded.seen:
+        remarks.append(state.loaded.remark)
+    silent = not named.named and _deals_with_it_in_silence(case)
     return msgspec.structs.replace(
         row,
         status="broken" if broken else "unproven" if unchecked else "kept",
         why="" if broken else "; ".join(unchecked),
         noticed=named.noticed,
         named=named.named,
-        named_right=None if not named.named and _deals_with_it_in_silence(case) else named.right,
+        named_right=None if silent and not _loaded(state) else named.right,
         recovered=recovery.recovered_after(case),
         repeated=recovery.repeated(case),
         data=state.data.verdict,
@@ -82,7 +96,7 @@ def judge(
         weights=state.weights.verdict,
         broken=broken,
         unchecked=unchecked,
-        remarks=tuple(one.remark for _, one in state.promises() if one.remark),
+        remarks=tuple(remarks),
         repeats_itself=state.repeats,
         timeline=timeline(case),
         trained=trained(case),
@@ -121,7 +135,7 @@ def _named(case: Case) -> Naming:
     )
 
 
-def _state(case: Case) -> _State:
+def _state(case: Case, undamaged: Sequence[Trace]) -> _State:
     lost = next((one for one in case.attempts if one.trace is None and one.attempt.taken), None)
     if case.reference.steps == 0:
         unknown = Compared("unknown", seen="no optimizer step was seen in the undisturbed job")
@@ -135,7 +149,8 @@ def _state(case: Case) -> _State:
     if any(one.resumed.by == "data" for one in case.attempts):
         data = Compared("unknown", seen="at which step it resumed is only known by its data")
     loss, weights = _compared(case, seen, repeats)
-    return _State(data, loss, weights, repeats)
+    loaded = damage.loaded_damage(case, undamaged, repeats=repeats)
+    return _State(data, loss, weights, repeats, loaded)
 
 
 def _compared(
@@ -168,6 +183,14 @@ def _missed(case: Case, named: Naming, state: _State) -> bool:
 
 
 def _broken(case: Case, named: Naming, state: _State) -> Iterator[BrokenPromise]:
+    if loaded := _loaded(state):
+        seen = f"the damaged checkpoint of step {loaded.step} was loaded as if it were whole"
+        yield BrokenPromise(
+            promise="load",
+            seen=f"{seen}: {loaded.seen}",
+            fix=case.injection.fails_without or recovery.KEEP_TWO,
+            slug="checkpoint-corrupt",
+        )
     if case.rehearsal.job.runner == "holdfast":
         yield from _misnamed(case, named)
     if seen := recovery.recover_broken(case):
@@ -200,6 +223,10 @@ def _misnamed(case: Case, named: Naming) -> Iterator[BrokenPromise]:
         yield BrokenPromise(promise="name", seen=seen)
     elif named.noticed is not None and not named.right:
         yield BrokenPromise(promise="name", seen=f"it was never named {_truth(case)}")
+
+
+def _loaded(state: _State) -> LoadedDamage | None:
+    return state.loaded if state.loaded and state.loaded.seen else None
 
 
 def _deals_with_it_in_silence(case: Case) -> bool:
@@ -236,7 +263,8 @@ def _torn(case: Case) -> Iterator[BrokenPromise]:
 def _other_training(case: Case, state: _State) -> Iterator[BrokenPromise]:
     resumed = case.trained_after[0].trace if case.trained_after else None
     after = f"after the resume at step {resumed.base}, " if resumed else ""
-    cause = script_fault(case, state.data, state.loss, state.weights)
+    loaded = _loaded(state)
+    cause = AS_A_RESULT if loaded else script_fault(case, state.data, state.loss, state.weights)
     if state.data.verdict == "differs":
         fix, slug = (DATA.fix, DATA.slug) if resumed else ("", "")
         yield BrokenPromise(promise="data", seen=after + state.data.seen, fix=fix, slug=slug)
@@ -257,6 +285,8 @@ def _unchecked(case: Case, state: _State, broken: set[str]) -> Iterator[str]:
         yield f"reference: {problem}"
     if why := recovery.early_unknown(case):
         yield f"repeat: {why}"
+    if state.loaded and not state.loaded.seen and state.weights.verdict != "identical":
+        yield f"load: {state.loaded.remark}"
     for promise, found in state.promises():
         if found.verdict == "unknown" and promise not in broken:
             yield f"{promise}: {found.seen}"

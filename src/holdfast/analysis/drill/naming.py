@@ -52,6 +52,10 @@ def naming(
     about = [
         one for one in later if one in right or (one.slug not in allowed and one.t < fails_since)
     ]
+    if not any(one in right for one in later):
+        # What may be said beside the right name is, alone, a wrong one for the same rank or host.
+        about += [one for one in later if _instead(one, injection)]
+        about.sort(key=lambda one: one.t)
     wrong = [one for one in about if one not in right]
     last = next((one for one in reversed(about) if one.kind == "verdict"), None)
     last = last or next(reversed(about), None)
@@ -62,6 +66,12 @@ def naming(
         early=early[0] if early and holdfast else None,
         wrong=wrong[0] if wrong and holdfast else None,
     )
+
+
+def _instead(one: Spoken, injection: Injection) -> bool:
+    culprits, hosts = set(injection.culprits or ()), set(injection.hosts)
+    same = bool(culprits and set(one.ranks) == culprits) or bool(hosts & set(one.hosts))
+    return one.slug in injection.beside and same and not injection.any_rank
 
 
 def is_right(one: Spoken, injection: Injection, job: JobShape) -> bool:

@@ -57,7 +57,10 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokenPromise(msgspec.Struct, frozen=True, kw_only=True):
-    promise: Literal["notice", "name", "recover", "repeat", "data", "loss", "weights", "clean"]
+    promise: Literal[
+        "load", "notice", "name", "recover", "repeat", "data", "loss", "weights", "clean"
+    ]
+    """load: a damaged checkpoint was taken for a whole one"""
     seen: str
     """what was seen, in a sentence"""
     fix: str = ""

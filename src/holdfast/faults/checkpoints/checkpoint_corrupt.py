@@ -296,6 +296,7 @@ def _damaged(
         act=DamageCheckpoint(how=how),
         then=Then.RESTARTS,
         culprits=(),
+        any_rank=True,  # whichever loads it
         beside=("rank-killed",),
         notice_within=UNTIL_THE_RESUME,
         costs_saves=1,
