@@ -84,7 +84,7 @@ class Obedient:
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         self.note("outlived", names=[(p.rank, p.name) for p in processes], ended=ended)
 
-    def ranks_stopped(self) -> None:
+    def ranks_stopped(self, _: Sequence[int]) -> None:
         self.note("stopped")
 
     def exit_code(self) -> int:

@@ -56,8 +56,9 @@ def launch(here: NodeStart, access: EtcdAccess) -> int:
             launcher, here.network, own_address=launcher.own_address, say=here.screen.say
         )
         code = run_job.conduct(
-            here.flags, launcher, roles.files, rounds=rounds, settings=rounds.settings
-        )
+            here.flags, launcher, roles.files, rounds=rounds, settings=rounds.settings,
+            fence=roles.fence,
+        )  # fmt: skip
     finally:
         launcher.finish(code)
     return code
@@ -71,9 +72,11 @@ class Roles:
     def __init__(self, here: NodeStart) -> None:
         from holdfast.cli.run_card import node_card
         from holdfast.cli.run_nodes import given_token
+        from holdfast.run.launch.rank_fence import RankFence
         from holdfast.run.nodes.joining import own_address_towards
 
         self._here = here
+        self.fence = RankFence()
         self.given_token = given_token(here.meeting)
         self.card = node_card(here, towards=own_address_towards(here.resolved, here.plan.port))
         self.files: RunFiles | None = None
@@ -159,7 +162,9 @@ class Roles:
         self.card = msgspec.structs.replace(self.card, name=name)
         self._run = self._run or link.admitted.run
         files = self._files()
-        membership = ElectedMembership(link, screen=self._here.screen, journal=files.journal)
+        membership = ElectedMembership(
+            link, screen=self._here.screen, journal=files.journal, fence=self.fence
+        )
         watch = member_watch(membership, files, observer=self._observer)
         self._observer = watch.observer
         return MemberRole(link, membership, watch, say=self._here.screen.say)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.findings import Verdict
     from holdfast.run.launch.flags import RunFlags
     from holdfast.run.launch.places import RunPlaces
+    from holdfast.run.launch.rank_fence import RankFence
     from holdfast.run.nodes.round_source import RoundSource
     from holdfast.run.runs.report import RunReport
     from holdfast.run.watch.interface import Watcher
@@ -66,8 +67,12 @@ def conduct(
     *,
     rounds: RoundSource | None = None,
     settings: Callable[[], dict[str, str]] = dict,
+    fence: RankFence | None = None,
 ) -> int:
-    """`settings` are added to the environment of ranks that are about to start."""
+    """`settings` are added to the environment of ranks that are about to start; `fence` where
+    they must not outlive a lease."""
+    from functools import partial
+
     from holdfast.rank import delivery
     from holdfast.run.launch import launch, scheduler
     from holdfast.run.launch.pump import write_all
@@ -88,9 +93,10 @@ def conduct(
             paths=places.paths,
             places=places,
             rank_environment=environment,
-            wrap=delivery.command,
+            wrap=partial(delivery.command, lease=fence.page if fence else ""),
             write=files.screen.beside(write_all),
             rounds=rounds,
+            fence=fence,
         )
     finally:
         watch.close()

@@ -184,6 +184,7 @@ def coordinated(
 def _join(here: NodeStart, why: str) -> int:
     from holdfast.nodes.channel_errors import ChannelError
     from holdfast.run.launch import exit_codes
+    from holdfast.run.launch.rank_fence import RankFence
     from holdfast.run.nodes.interface_rounds import InterfaceRounds
     from holdfast.run.nodes.joining import join_coordinator, own_address_towards
     from holdfast.run.nodes.membership import Membership
@@ -207,18 +208,21 @@ def _join(here: NodeStart, why: str) -> int:
         screen.say(f"not started: {problem.sentence}")
         run_job.leave_error(problem.sentence, exit_codes.STOPPED_BY_VERDICT)
         return exit_codes.STOPPED_BY_VERDICT
+    fence = RankFence()
     try:
         screen.say(f"joined {link.coordinator} as {link.admitted.name}")
         part = RunPart(node=link.admitted.name, run=link.admitted.run)
         files = RunFiles(flags, here.argv, screen, facts=here.facts, part=part)
         files.begin(flags, card.nproc, here.left)
-        membership = Membership(link, screen=screen, journal=files.journal)
+        membership = Membership(link, screen=screen, journal=files.journal, fence=fence)
         watch = member_watch(membership, files)
         name_run(flags, link.admitted.run)
         rounds = InterfaceRounds(
             membership, here.network, own_address=lambda _: link.own_address, say=screen.say
         )
-        return run_job.conduct(flags, watch, files, rounds=rounds, settings=rounds.settings)
+        return run_job.conduct(
+            flags, watch, files, rounds=rounds, settings=rounds.settings, fence=fence
+        )
     finally:
         link.close()
 

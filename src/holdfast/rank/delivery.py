@@ -63,13 +63,14 @@ def environment(
     return made
 
 
-def command(argv: list[str]) -> list[str]:
-    """The same command, started so that it dies with this process.
+def command(argv: list[str], *, lease: str = "") -> list[str]:
+    """The same command, started so that it dies with this process; `lease` is the page of what it
+    must not outlive either.
 
     Isolated mode: the shim must work whatever PYTHONPATH, PYTHONSTARTUP or a module of the
     same name beside it say.
     """
-    return [sys.executable, "-I", "-S", SHIM, str(os.getpid()), *argv]
+    return [sys.executable, "-I", "-S", SHIM, str(os.getpid()), lease, *argv]
 
 
 def crash_file(words: str) -> str:

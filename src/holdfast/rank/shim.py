@@ -1,6 +1,6 @@
 """Become the rank, after asking the kernel to end it with its launcher.
 
-    python -I -S shim.py LAUNCHER_PID COMMAND [ARGUMENT…]
+    python -I -S shim.py LAUNCHER_PID PAGE COMMAND [ARGUMENT…]
 
 A launcher killed by SIGKILL cannot clean up: without this its ranks would train on, unseen,
 beside those of the next launch. The request survives exec, so it also holds for commands that
@@ -14,15 +14,21 @@ import ctypes
 import os
 import signal
 import sys
+import time
 
 PR_SET_PDEATHSIG = 1
+FENCE_STANDS = 8
+"""where in the page"""
+LOOK_AGAIN = 0.005
 
 
 def main() -> int:
-    launcher, argv = int(sys.argv[1]), sys.argv[2:]
+    launcher, page, argv = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != launcher:
         return 128 + signal.SIGKILL  # it died before the request was made
+    if page:
+        wait_for_fence(page)
     # exec keeps the pid, so the hook knows the rank itself from the processes it starts.
     os.environ["HOLDFAST_RANK_PID"] = str(os.getpid())
     # Python ignores these two at its start, and an ignored signal stays ignored across exec.
@@ -33,6 +39,17 @@ def main() -> int:
     except OSError as problem:
         print(f"holdfast> cannot start {argv[0]}: {problem.strerror}", file=sys.stderr)
         return 127 if isinstance(problem, FileNotFoundError) else 126
+
+
+def wait_for_fence(page: str) -> None:
+    """For as long as the launcher lives: a rank that it could not fence must not begin."""
+    try:
+        descriptor = os.open(page, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return  # no way to look into the launcher's /proc: it will have fenced us in a moment
+    while not any(os.pread(descriptor, 8, FENCE_STANDS)):
+        time.sleep(LOOK_AGAIN)
+    os.close(descriptor)
 
 
 if __name__ == "__main__":

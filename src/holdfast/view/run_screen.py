@@ -235,10 +235,12 @@ class Screen:
     def say(self, lines: str | Sequence[str]) -> None:
         """A paragraph that stays, above the status line and below a rank's unfinished one."""
         with self.aside():
+            until = time.monotonic() + PATIENCE  # for all of it
             if not self._line_is_free:
                 self._line_is_free = self._write("\n", patience=PATIENCE)
             for line in [lines] if isinstance(lines, str) else lines:
-                if not self._write(f"{PREFIX}{harmless(line)}\n", patience=PATIENCE):
+                left = max(0.0, until - time.monotonic())
+                if not self._write(f"{PREFIX}{harmless(line)}\n", patience=left):
                     self._unsaid += 1
 
     @contextlib.contextmanager

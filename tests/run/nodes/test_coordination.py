@@ -53,13 +53,19 @@ class Job:
 
     def member(self, name: str) -> Membership:
         link = self.stack.enter_context(joined(self.link.port, card=a_card(name)))
-        return Membership(link, screen=Screen(io.StringIO()), journal=Notes())
+        return Membership(link, screen=Screen(io.StringIO()), journal=Notes(), fence=NoFence())
 
     def form(
         self, *members: Membership, told: Callable[[], signal.Signals | None] = not_told
     ) -> tuple[RoundPlace, list[Future[RoundPlace]]]:
         waiting = [self.threads.submit(m.next_round, self.open_store, told) for m in members]
         return self.coordination.next_round(self.open_store, not_told), waiting
+
+
+class NoFence:
+    def extend(self, until: float) -> None: ...
+
+    def lift(self) -> None: ...
 
 
 class Notes:

@@ -92,6 +92,8 @@ class Role:
 
     def ranks_started(self, attempt: int, pids: object) -> None: ...
 
+    def ranks_stopped(self, unkillable: object) -> None: ...
+
     def culprits(self) -> frozenset[int]:
         return frozenset({1})
 
@@ -149,8 +151,10 @@ def test_a_member_whose_coordinator_left_takes_its_place(nodes: tuple[Node, Node
     assert b.launcher.look() is JobAction.RESTART
     assert b.launcher.culprits() == {0, 1}
     assert b.launcher.exiting() == frozenset()
+    assert b.roles[0].said == [], "nothing is said before the ranks are gone"
+    b.launcher.ranks_stopped([])
     assert b.roles[0].said == [
-        f"the coordinator a is lost: gone; ending the ranks here, then {elected.ELECTING}"
+        f"the coordinator a is lost: gone; the ranks here were ended; {elected.ELECTING}"
     ]
     a.elector.step_down()  # as at the end of its ranks
     place = b.next_round()

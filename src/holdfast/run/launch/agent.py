@@ -32,6 +32,7 @@ from holdfast.run.launch import launcher_signals, terminate
 from holdfast.run.launch.logs import Logs
 from holdfast.run.launch.orphans import Descendant, Descendants
 from holdfast.run.launch.pump import warn
+from holdfast.run.launch.rank_fence import RankFence
 from holdfast.run.launch.rendezvous import RoundRendezvous
 from holdfast.run.nodes.round_source import RoundPlace, WaitInterrupted
 from holdfast.run.watch.interface import JobAction, Watcher
@@ -64,8 +65,10 @@ class Agent(LocalElasticAgent):
         family: Descendants,
         grace: float = default_grace.DEFAULT,
         last_word: float = LAST_WORD,
+        fence: RankFence | None = None,
         **torchs_own: Any,
     ) -> None:
+        """`fence`: where the ranks must not outlive a lease."""
         super().__init__(
             **accepted(LocalElasticAgent.__init__, spec=spec, logs_specs=logs, **torchs_own)
         )
@@ -75,6 +78,7 @@ class Agent(LocalElasticAgent):
         self._family = family
         self._grace = grace
         self._last_word = last_word
+        self._fence = fence
         self._pids: dict[int, int] = {}
         self._dead_since: float | None = None
         self._bugs: set[str] = set()
@@ -133,12 +137,17 @@ class Agent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, int]:
         self._stop_if_told(other_nodes_first=False)
-        known = terminate.strays(())
+        known: list[int] | None = None
         try:
+            if self._fence:
+                self._fence.begin()
+            known = terminate.strays(())
             pids: dict[int, int] = super()._start_workers(worker_group)
+            self._hold(pids)
         except OSError as problem:
             # torch forgets the ranks it had started when one cannot be.
-            terminate.end(terminate.strays(known), at_once=terminate.strays(known))
+            if known is not None:
+                terminate.end(terminate.strays(known), at_once=terminate.strays(known))
             raise EnvironmentFailure(f"the ranks could not be started: {problem}") from problem
         finally:
             self._orders.listen()
@@ -147,6 +156,17 @@ class Agent(LocalElasticAgent):
         self._dead_since = None
         self._ask(lambda: self._watcher.ranks_started(self._logs.attempt, dict(pids)), None)
         return pids
+
+    def _hold(self, pids: Mapping[int, int]) -> None:
+        if self._fence and (refused := self._fence.hold(pids.values())):
+            warn(
+                "should this launcher be stopped, its ranks run on beside those of a new attempt: "
+                f"the kernel does not end them with their lease ({refused})"
+            )
+
+    def _release(self) -> None:
+        if self._fence:
+            self._fence.release()
 
     def _stop_if_told(self, *, other_nodes_first: bool = True) -> None:
         """End the job when a signal asked for it; torch's own exception makes it end the ranks."""
@@ -225,6 +245,7 @@ class Agent(LocalElasticAgent):
         """What ranks that ended well left running is theirs, as under torchrun: a TensorBoard
         started on purpose is to be looked at afterwards. After a failure it would meet its own
         successor, which the new attempt starts, on its port: there nothing is left."""
+        self._release()
         pids, self._pids = self._pids, {}
         left = self._family.after_a_good_end({pid: rank for rank, pid in pids.items()})
         if left:
@@ -266,7 +287,8 @@ class Agent(LocalElasticAgent):
             self._end(pids, death_sig)
             self._close_our_ends()
             self._logs.settle()
-            self._ask(self._watcher.ranks_stopped, None)
+            self._ask(lambda: self._watcher.ranks_stopped(self._unkillable), None)
+        self._release()
         self._forget_unkillable()
         # torch reaps them and stops its own helpers; no process is left to be signalled.
         super()._shutdown(**accepted(super()._shutdown, death_sig=death_sig, timeout=1))

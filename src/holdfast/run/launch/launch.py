@@ -28,6 +28,7 @@ from holdfast.run.launch.logs import Logs, PrepareEnvironment
 from holdfast.run.launch.orphans import Descendants
 from holdfast.run.launch.places import RunPlaces
 from holdfast.run.launch.pump import Writer, write_all
+from holdfast.run.launch.rank_fence import RankFence
 from holdfast.run.launch.rendezvous import BACKEND, RoundRendezvous
 from holdfast.run.nodes.round_source import JobIsOver, RoundsOfOneNode, RoundSource
 from holdfast.run.watch.interface import Watcher
@@ -43,7 +44,7 @@ RUN_PATH = (
 """--run-path as a command: torch would fork a function, which no exec shim can come before"""
 
 
-def start(
+def start(  # noqa: PLR0913 - each one is said by name
     flags: RunFlags,
     *,
     watcher: Watcher,
@@ -53,6 +54,7 @@ def start(
     wrap: Wrap = list,
     write: Writer = write_all,
     rounds: RoundSource | None = None,
+    fence: RankFence | None = None,
 ) -> int:
     """Run the job to its end and answer the exit code: 0, 128 + the signal that ended us,
     or the watcher's.
@@ -60,6 +62,7 @@ def start(
     Without `paths` nothing is kept; `places` has what stands in for them while that disk hangs.
     `rank_environment` changes a rank's environment, `wrap` its command; `write` puts the ranks'
     bytes on the screen, from another thread. `rounds` of several nodes; None: this one alone.
+    `fence` where the ranks must not outlive a lease.
     """
     config, command, logs = _prepare(
         flags, paths=paths, places=places, rank_environment=rank_environment, write=write
@@ -78,6 +81,7 @@ def start(
             family=family,
             grace=flags.grace,
             last_word=LAST_WORD_OF_NODES if rounds else LAST_WORD,
+            fence=fence,
             start_method=config.start_method,
         )
         try:

@@ -221,6 +221,7 @@ class Coordination:
             action="stop",
             exit_code=exit_codes.STOPPED_BY_VERDICT,
             reason=f"this node is left out: {why}",
+            others_go_on=True,
         )
 
     def _begin(self, start: RoundStart, open_store: OpenStore) -> RoundPlace:

@@ -187,12 +187,10 @@ class ElectedLauncher:
 
     def look(self) -> JobAction:
         role = self._now()
-        action = role.watch.look()  # first: what has come may be the end of the job
-        if not self._over and (why := role.over()):
-            self._over = why
-            role.say_over(why, f"ending the ranks here, then {ELECTING}")
+        self._over = self._over or role.over()  # before anything that can fail
         if self._over:
             return JobAction.RESTART
+        action = role.watch.look()
         self._publish()
         return action
 
@@ -227,8 +225,11 @@ class ElectedLauncher:
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         self._now().watch.outlived(processes, ended=ended)
 
-    def ranks_stopped(self) -> None:
-        self._now().watch.ranks_stopped()
+    def ranks_stopped(self, unkillable: Sequence[int]) -> None:
+        role = self._now()
+        if self._over:  # not said before: a terminal that takes nothing keeps no rank alive
+            role.say_over(self._over, f"the ranks here were ended; {ELECTING}")
+        role.watch.ranks_stopped(unkillable)
 
     def exit_code(self) -> int:
         return self.role.watch.exit_code() if self.role else LOST

@@ -39,8 +39,12 @@ class MemberRole:
         self.rounds, self.watch = membership, watch
 
     def over(self) -> str:
-        lost = None if self._membership.is_over else self._link.lost()
-        return f"the coordinator {self._link.coordinator} is lost: {lost.words}" if lost else ""
+        lost = self._link.lost()
+        if lost:
+            self.watch.last_orders()
+        if lost is None or self._membership.is_over:
+            return ""
+        return f"the coordinator {self._link.coordinator} is lost: {lost.words}"
 
     def say_over(self, why: str, action: str) -> None:
         if (lost := self._link.lost()) and self._membership.place:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from holdfast import text
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.scene.scene import Scene, SurvivingProcess
 from holdfast.run.launch import exit_codes
@@ -76,6 +77,7 @@ class MemberWatch:
         self.acted_on: tuple[None, Scene] | None = None
         """as the coordinator's watch has it; a member has no verdict of its own"""
         self._exit_code = 0
+        self._unkillable: Sequence[int] = ()
         self._new_round(0.0)
 
     def _new_round(self, now: float) -> None:
@@ -111,18 +113,39 @@ class MemberWatch:
         self.reporter.attempt(attempt, self.observer.ranks)
 
     def look(self) -> JobAction:
+        if self.ranks_must_end():
+            return self._step()
         now = time.monotonic()
         if late := self.clock.lateness(now):
             self.observer.reset_timers(now, late=late)
-        lost = self.membership.lost()  # first: what the coordinator said before that counts
-        for message in self.membership.news():
-            self._obey(message)
+        self._take_orders()
         died = self._observe(now)
         if died or now >= self._reported_at + REPORT_EVERY:
             self.guard.run("the report to the coordinator", lambda: self._report(now))
-        self._see_whether_coordinator_is_lost(lost)
+        self._ask_neighbours()
         self.clock.done(time.monotonic())
         return self._step()
+
+    def ranks_must_end(self) -> bool:
+        """Whether the coordinator is lost. Looked at before anything that can fail, and said only
+        when the ranks are gone: the others may start again without them."""
+        lost = self.membership.lost()
+        if lost and not self._lost:
+            self.last_orders()
+            if self._order is None:
+                self._lost = lost
+                self._exit_code = exit_codes.STOPPED_BY_VERDICT
+                if not lost.others_may_start:
+                    self.membership.lift_fence()
+        return self._lost is not None
+
+    def last_orders(self) -> None:
+        """What the coordinator said before it was lost counts."""
+        self.guard.run("the coordinator's last orders", self._take_orders)
+
+    def _take_orders(self) -> None:
+        for message in self.membership.news():
+            self._obey(message)
 
     def _step(self) -> JobAction:
         if self._lost:
@@ -150,7 +173,7 @@ class MemberWatch:
 
     def fenced(self) -> bool:
         """Also once the coordinator has said what comes next, unless nothing does."""
-        if self._order is not None and self._order.action != "restart":
+        if self._order is not None and self._order.is_the_last:
             return False
         lost = self.membership.lost()
         return lost is not None and lost.others_may_start
@@ -182,10 +205,14 @@ class MemberWatch:
         else:
             self.reporter.left_alone(processes, attempt=scene.attempt)
 
-    def ranks_stopped(self) -> None:
+    def ranks_stopped(self, unkillable: Sequence[int]) -> None:
+        self._unkillable = unkillable
         self.guard.run("the last report", lambda: self._report(time.monotonic()))
+        if not unkillable:
+            self.membership.send(RanksGone(round=self.membership.round))
+        if self._lost:
+            self.say_who_is_lost(self._lost, action=LOST_COORDINATOR, last=True)
         self.observer.ranks_stopped()
-        self.membership.send(RanksGone(round=self.membership.round))
 
     def exit_code(self) -> int:
         return self._exit_code
@@ -193,7 +220,10 @@ class MemberWatch:
     def close(self) -> None:
         self.guard.run("the last look", self._observe_last)
         self.observer.close()
-        self.membership.close(f"stopped by {self.stop_signal}" if self.stop_signal else "")
+        why = f"stopped by {self.stop_signal}" if self.stop_signal else ""
+        if self._unkillable:
+            why = f"process {text.numbers(self._unkillable)} did not exit after SIGKILL"
+        self.membership.close(why, ranks_gone=not self._unkillable)
 
     def end_record(self, exit_code: int) -> EndRecord:
         """The last line of this node's journal."""
@@ -224,19 +254,14 @@ class MemberWatch:
             if message.no_save:
                 self.observer.no_save_is_possible(self.attempt)
             if message.action != "restart":
-                self.membership.job_is_over()
+                self.membership.job_is_over(for_all=message.is_the_last)
 
-    def _see_whether_coordinator_is_lost(self, lost: CoordinatorLost | None) -> None:
-        if self._order is not None or self._lost:
-            return
+    def _ask_neighbours(self) -> None:
+        """The answers are here when the coordinator is lost."""
         late = self.membership.silent() > LATE
-        if late and not self._asked and self._neighbours:
-            self._neighbours.ask()  # the answers are here when the coordinator is lost
+        if late and not self._asked and self._neighbours and self._order is None:
+            self._neighbours.ask()
         self._asked = late
-        if lost:
-            self._lost = lost
-            self._exit_code = exit_codes.STOPPED_BY_VERDICT
-            self.say_who_is_lost(lost, action=LOST_COORDINATOR, last=True)
 
     def say_who_is_lost(self, lost: CoordinatorLost, *, action: str, last: bool) -> None:
         """`last`: the job ends with it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import NoReturn
+from collections import deque
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -40,11 +41,25 @@ LOOK_AGAIN = 0.2
 """seconds between two looks while a round is awaited"""
 
 
+class Fence(Protocol):
+    """What ends this node's ranks with the lease, whatever becomes of this launcher."""
+
+    def extend(self, until: float) -> None:
+        """Seconds of CLOCK_BOOTTIME, or inf. Called by the link's thread."""
+
+    def lift(self) -> None:
+        """No other node starts again while they end."""
+
+
 class Membership:
     """Is the agent's `RoundSource` on every node but the coordinator's."""
 
-    def __init__(self, link: LauncherLink, *, screen: Screen, journal: JournalLike) -> None:
-        self._link, self._screen, self._journal = link, screen, journal
+    def __init__(
+        self, link: LauncherLink, *, screen: Screen, journal: JournalLike, fence: Fence
+    ) -> None:
+        self._link, self._screen, self._journal, self._fence = link, screen, journal, fence
+        link.keep_fenced(fence.extend)
+        self._unread: deque[ToLauncher] = deque()
         self._station = ProbeStation()
         self.place: RoundPlace | None = None
         self._over = False
@@ -76,7 +91,10 @@ class Membership:
         """What is more than to be shown, or to be tried beside the ranks."""
         for reply in self._station.replies():
             self.send(reply)
-        return [message for message in self._link.news() if not self._is_done(message)]
+        self._unread += [message for message in self._link.news() if not self._is_done(message)]
+        unread = list(self._unread)
+        self._unread.clear()
+        return unread
 
     def _is_done(self, message: ToLauncher) -> bool:
         if isinstance(message, Say):
@@ -99,7 +117,9 @@ class Membership:
         self.send(Ready(after=self.round))
         while True:
             lost = self.lost()  # first: what it said before that counts
-            for message in self.news():
+            self._unread += self.news()
+            while self._unread:  # what comes after the start of a round belongs to that
+                message = self._unread.popleft()
                 if isinstance(message, RoundStart) and message.round > self.round:
                     self.place = RoundPlace(message, self.node, self._link.coordinator_address)
                     return self.place
@@ -121,16 +141,22 @@ class Membership:
             self._screen.say(sentence)
         raise JobIsOver(sentence, exit_code)
 
-    def job_is_over(self) -> None:
+    def job_is_over(self, *, for_all: bool = True) -> None:
         """By the coordinator's word: it need not be told that this launcher ends."""
         self._over = True
+        if for_all:
+            self.lift_fence()
 
-    def close(self, why: str = "") -> None:
+    def lift_fence(self) -> None:
+        """No other node starts again while the ranks here end."""
+        self._fence.lift()
+
+    def close(self, why: str = "", *, ranks_gone: bool = True) -> None:
         """When no rank is left. `why` this launcher ends before the job does."""
-        if not self._over:
-            self.send(Leaving(why=why or "its launcher ended"))
+        if not (self._over and ranks_gone):
+            self.send(Leaving(why=why or "its launcher ended", ranks_gone=ranks_gone))
         self._station.close()
-        self._link.close(why)
+        self._link.close(why if ranks_gone else "")
 
 
 def told_to_stop(sign: signal.Signals) -> ToldToStop:

@@ -97,6 +97,8 @@ class Leaving(RunMessage, frozen=True):
     """The last message of a launcher that ends before the job does."""
 
     why: str
+    ranks_gone: bool = True
+    """False: even SIGKILL did not end them"""
 
 
 # --- coordinator -> launcher ----------------------------------------------------------------------
@@ -173,6 +175,13 @@ class EndRound(RunMessage, frozen=True):
     reason: str = ""
     no_save: bool = False
     """ranks that would wait for a step to save at need not: none comes"""
+    others_go_on: bool = False
+    """it is a stop for this node alone"""
+
+    @property
+    def is_the_last(self) -> bool:
+        """No other ranks are started after those that end now."""
+        return self.action != "restart" and not self.others_go_on
 
 
 ToCoordinator: TypeAlias = (

@@ -56,8 +56,9 @@ class Watcher(Protocol):
     def outlived(self, processes: Sequence[SurvivingProcess], *, ended: bool) -> None:
         """What ranks had started lives on without them: it was ended, or left alone."""
 
-    def ranks_stopped(self) -> None:
-        """All ranks of the attempt are gone, their output is on the screen."""
+    def ranks_stopped(self, unkillable: Sequence[int]) -> None:
+        """All ranks of the attempt are gone, their output is on the screen; but for those processes
+        that even SIGKILL did not end."""
 
     def exit_code(self) -> int:
         """For a job that did not end well."""

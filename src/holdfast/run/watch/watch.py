@@ -179,7 +179,7 @@ class Watch:
         else:
             self.reporter.left_alone(processes, attempt=scene.attempt)
 
-    def ranks_stopped(self) -> None:
+    def ranks_stopped(self, _unkillable: Sequence[int] = ()) -> None:
         if self.acted_on:
             deaths = self.observer.all_deaths()
             self._exit_code = exit_codes.exit_code_of(*self.acted_on, deaths)

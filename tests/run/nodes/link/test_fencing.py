@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -213,7 +214,7 @@ def test_a_patient_lease_lasts_as_long_as_the_kernels_keep_the_connection() -> N
     """A launcher that is stopped, or suspended with its ranks, goes on where it was."""
     signs = SignsOfLife(100.0)
     assert not lease_is_over(signs, 5000.0, PATIENT, connected_at=5000.0)
-    assert signs.ranks_end_at(PATIENT) == 0
+    assert signs.ranks_end_at(PATIENT) == math.inf
     for silent, deaf in ((4000.0, 4000.0), (0.0, 4000.0)):
         found = fencing.hearing_of(silent, deaf=deaf, closed=None, timed_out=False, terms=PATIENT)
         assert found is Hearing.LATE

@@ -323,7 +323,7 @@ class ListeningLink:
         if isinstance(message, ReportUpdate):
             message = member.decoder.report(message)
         elif isinstance(message, Leaving):
-            member.leaves(message.why)
+            member.leaves(message.why, ranks_gone=message.ranks_gone)
             self._judge(now)
         self._thread.put(NodeSaid(member.name, message, now))
         if not isinstance(message, NodeReport):

@@ -15,6 +15,7 @@ both ends keep the connection, both launchers exist, and only what comes after i
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import msgspec
@@ -30,8 +31,12 @@ PATIENT = 60.0
 SHORTEST, LONGEST = 3.0, 86400.0
 GIVEN_UP = 0.5
 """seconds later the coordinator gives it up"""
+OWN_ENDING = 1.5
+"""seconds that a launcher has, once its time is over, to see that and to end its ranks; then the
+kernel does it (run/launch/rank_fence.py)"""
 ENDING = 4.0
-"""seconds that a launcher has, once its time is over, to see that and to end its ranks"""
+"""seconds from when a launcher is given up until its ranks have ended, by the kernel at the latest
+"""
 COME_BACK = 1.5
 """seconds without a connection, when nothing else is heard of the launcher either"""
 BEATS_ALONE = 12.0
@@ -102,9 +107,9 @@ class SignsOfLife:
         return now - self._safe_from
 
     def ranks_end_at(self, terms: LeaseTerms) -> float:
-        """Of a launcher, as far as is known now; 0 for never: where the lease is patient, whether
-        it is over is to be asked, not counted."""
-        return 0.0 if terms.patient else self._safe_from + terms.seconds
+        """By then no rank of a launcher may run, whatever became of it, as far as is known now.
+        Where the lease is patient, whether it is over is to be asked, not counted."""
+        return math.inf if terms.patient else self._safe_from + terms.seconds + OWN_ENDING
 
     def not_counted(self, seconds: float) -> None:
         """For a coordinator that was late itself; never for a launcher."""

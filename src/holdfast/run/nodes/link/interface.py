@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from holdfast.analysis.nodes import ClockOffset
@@ -112,6 +112,10 @@ class LauncherLink(Protocol):
 
     def silent(self) -> float:
         """Seconds since the coordinator was last heard."""
+
+    def keep_fenced(self, extend: Callable[[float], None]) -> None:
+        """`extend` is told the time of CLOCK_BOOTTIME at which no rank may be left, or inf while
+        this launcher lives, now and whenever that changes; by the link's thread."""
 
     def lost(self) -> CoordinatorLost | None:
         """The lease is over: either it was not heard, or it does not hear us. Then this node's

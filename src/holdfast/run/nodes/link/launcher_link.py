@@ -8,6 +8,7 @@ import errno
 import os
 import socket
 import time
+from collections.abc import Callable
 
 from holdfast.analysis.scene.node_view import Farewell
 from holdfast.nodes.channel import Channel
@@ -36,7 +37,7 @@ from holdfast.run.nodes.link.clock_offset import (
     read_both,
 )
 from holdfast.run.nodes.link.coordinator_link import BEAT_EVERY, LARGEST, LAST_WORDS, PULSE_EVERY
-from holdfast.run.nodes.link.fencing import LATE, SignsOfLife, lease_is_over
+from holdfast.run.nodes.link.fencing import LATE, OWN_ENDING, SignsOfLife, lease_is_over
 from holdfast.run.nodes.link.interface import CoordinatorLost
 from holdfast.run.nodes.link.link_thread import LinkThread
 from holdfast.run.nodes.link.outbox import Inbox, Outbox
@@ -111,6 +112,7 @@ class JoinedLink:
         self._is_connected = False
         self._connected_at = 0.0
         """when the kernels last had a connection to it"""
+        self._extend: Callable[[float], None] = lambda _: None
         self._datagrams: socket.socket | None = None
         self._thread: LinkThread[ToLauncher] = LinkThread("holdfast-link")
         self._thread.start(self._main(host, seconds))
@@ -128,6 +130,10 @@ class JoinedLink:
 
     def silent(self) -> float:
         return boot_time() - self._heard_at
+
+    def keep_fenced(self, extend: Callable[[float], None]) -> None:
+        self._extend = extend
+        extend(self._signs.ranks_end_at(self.admitted.lease))
 
     def lost(self) -> CoordinatorLost | None:
         self._look()
@@ -277,6 +283,8 @@ class JoinedLink:
         self._heard_at = boot_time()
         self._confirmed = max(self._confirmed, number)
         self._signs.confirmed(confirmed)
+        if not self._lost:
+            self._extend(self._signs.ranks_end_at(self.admitted.lease))
 
     def _look(self) -> None:
         now = boot_time()
@@ -297,6 +305,8 @@ class JoinedLink:
         if not self._lost:
             silent = boot_time() - self._heard_at
             self._lost = CoordinatorLost(farewell, words, silent, others_may_start=not ended)
+            if not ended and self.admitted.lease.patient:
+                self._extend(boot_time() + OWN_ENDING)
 
     # --- one connection ---
 

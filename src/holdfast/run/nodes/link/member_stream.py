@@ -71,6 +71,8 @@ class MemberStream:
         self._heard_at = now
         self._spoke_at = now
         self._closed_at: float | None = None
+        self._ranks_gone = False
+        """by its own word"""
 
     def opened(self, card: NodeCard, received: int, now: float) -> None:
         self.card = card
@@ -121,8 +123,9 @@ class MemberStream:
             if self._closed_at is not None:
                 self._closed_at += seconds
 
-    def leaves(self, words: str) -> None:
+    def leaves(self, words: str, *, ranks_gone: bool = True) -> None:
         self.lost, self.farewell, self.words = True, "left", words
+        self._ranks_gone = ranks_gone
 
     def given_up(self, words: str) -> None:
         self.lost, self.farewell, self.words = True, "closed", words
@@ -155,7 +158,7 @@ class MemberStream:
             farewell=self.farewell if self.lost else "",
             words=self.words if self.lost else "",
             machine_answers=None if hearing is Hearing.HEARD else self._machine_answers,
-            fenced=self.lost and (self.farewell == "left" or self._is_gone(silent)),
+            fenced=self.lost and (self._ranks_gone or self._is_gone(silent)),
         )
 
     def _is_gone(self, silent: float) -> bool:
