@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.analysis.drill import saves
 from holdfast.analysis.drill.outcome import Observed
-from tests.analysis.drill.jobs import SECONDS, undisturbed
+from holdfast.analysis.drill.records import SavingRecord
+from tests.analysis.drill.jobs import SECONDS, ranks, undisturbed
+
+replace = msgspec.structs.replace
 
 
 def after(step: int, later: float = 0.1) -> float:
@@ -33,6 +38,16 @@ def test_by_the_number_in_the_name() -> None:
 def test_by_the_time_where_there_is_no_number() -> None:
     """One step less: a save in the background ends after its step."""
     assert steps(observed(("c/last.pt", after(20)))) == (19,)
+
+
+def test_by_when_the_script_began_to_write_it() -> None:
+    """Rank 0 saves after step 20, while rank 1 is not done with it; at 30 others have gone on."""
+    saving = (SavingRecord(t=after(20, -0.01), step=20), SavingRecord(t=after(30, -0.2), step=30))
+    rank = replace(ranks()[0], saving=saving)
+    seen = observed(("c/last.pt", after(20, -0.02)), ("c/last.pt", after(30, 0.1)))
+    assert steps(replace(seen, attempts=(rank,))) == (20, 30)
+    in_a_thread = observed(("c/last.pt", after(27)))
+    assert steps(replace(in_a_thread, attempts=(rank,))) == (26,), "what was begun is another one"
 
 
 def test_a_number_that_is_no_step_is_not_taken_for_one() -> None:

@@ -35,6 +35,7 @@ def test_broken_at_the_gate_and_resumed_on_fewer_ranks(tmp_path: Path) -> None:
     assert (ranks[1].gate.step, ranks[1].gate.how, ranks[0].gate) == (5, "raise", None)
     assert {one.steps[4].samples for one in ranks} == {4}
     assert ranks[0].steps[2].weights == ranks[1].steps[2].weights
+    assert [[one.step for one in rank.saving] for rank in ranks] == [[3], []]
 
     ((_, said, code),) = ended(started(tmp_path, SCRIPT, "5", TORCHELASTIC_RESTART_COUNT="1"))
     assert code == 0, said

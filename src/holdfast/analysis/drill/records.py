@@ -63,13 +63,20 @@ class GateRecord(WitnessRecord, frozen=True, kw_only=True, tag="gate"):
     how: str
 
 
+class SavingRecord(WitnessRecord, frozen=True, kw_only=True, tag="saving"):
+    """The script began to write a checkpoint, in its main thread."""
+
+    step: int
+    """of this process, which it had taken"""
+
+
 class RefusedRecord(WitnessRecord, frozen=True, kw_only=True, tag="refused"):
     """The script wanted to write outside of the drill's folder, and was refused."""
 
     path: str
 
 
-Record = BeganRecord | BeforeStepsRecord | StepRecord | GateRecord | RefusedRecord
+Record = BeganRecord | BeforeStepsRecord | StepRecord | GateRecord | SavingRecord | RefusedRecord
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
@@ -93,6 +100,7 @@ class RankAttempt(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepRecord, ...] = ()
     gate: GateRecord | None = None
     refused: tuple[str, ...] = ()
+    saving: tuple[SavingRecord, ...] = ()
 
     @staticmethod
     def of(records: list[Record]) -> RankAttempt | None:
@@ -105,6 +113,7 @@ class RankAttempt(msgspec.Struct, frozen=True, kw_only=True):
             start=next((one for one in records if isinstance(one, BeforeStepsRecord)), None),
             steps=tuple(one for one in records if isinstance(one, StepRecord)),
             gate=next((one for one in records if isinstance(one, GateRecord)), None),
+            saving=tuple(one for one in records if isinstance(one, SavingRecord)),
             refused=tuple(one.path for one in records if isinstance(one, RefusedRecord)),
         )
 
@@ -118,6 +127,7 @@ class RankAttempt(msgspec.Struct, frozen=True, kw_only=True):
             start=self.start and _earlier(self.start, seconds),
             steps=tuple(_earlier(one, seconds) for one in self.steps),
             gate=self.gate and _earlier(self.gate, seconds),
+            saving=tuple(_earlier(one, seconds) for one in self.saving),
         )
 
 

@@ -42,6 +42,10 @@ class StepRounds:
         self._seen.add(first_parameter)
         return bool(self._usual) and self._usual <= self._seen and self.finish()
 
+    def is_open(self) -> bool:
+        """Something was done since the last step."""
+        return bool(self._seen)
+
     def finish(self) -> bool:
         """Whether something was done since the last step: then that is a step, too."""
         seen, self._seen = self._seen, set()

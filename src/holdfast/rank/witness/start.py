@@ -34,7 +34,7 @@ def start(environment: Mapping[str, str]) -> None:
         guard.install()
 
     def done(torch: Any) -> None:
-        safely(lambda: _install(torch, records))
+        safely(lambda: _install(torch, records, guard))
         if guard is not None:
             safely(lambda: guard.follow_torch(torch))
 
@@ -49,11 +49,13 @@ def is_launcher(argv: list[str]) -> bool:
     return os.path.basename(words[0]) in LAUNCHERS if words else False
 
 
-def _install(torch: Any, records: RecordFile) -> None:
+def _install(torch: Any, records: RecordFile, guard: WriteGuard | None) -> None:
     if "RANK" in os.environ:
         records.begin_as_told()
     witness = training.TrainingWitness(torch, records)
     training.follow(torch, witness)
+    if guard is not None:
+        guard.saves = lambda: safely(witness.saves)
     if torch.distributed.is_available():
         _follow_the_group(torch, records)
         _break_before_the_group(torch, Gate(records))

@@ -97,6 +97,11 @@ class TrainingWitness:
             self._record_step()
         self._waiting.finish(AT_EXIT)
 
+    def saves(self) -> None:
+        """The script begins to write a checkpoint."""
+        step = self._step + self._rounds.is_open()
+        self._records.write("saving", time.time(), step=step)
+
     def gate(self) -> breakages.BreakageOrder | None:
         if self._records.rank is None or not self._gate.is_next(self._step):
             return None

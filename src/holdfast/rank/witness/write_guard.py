@@ -12,6 +12,7 @@ import functools
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ LAUNCHERS = (delivery.WORDS, delivery.EVENTS, "TORCHELASTIC_ERROR_FILE")
 LAUNCHERS_FOLDER = re.compile(r"(.*/holdfast-\d+-\w+)/")
 """that `holdfast run` makes for its ranks on a local disk (run/launch/socket_folder.py)"""
 HOME_CACHES = (".cache", ".triton", ".nv")
+CHECKPOINTS = (".pt", ".pth", ".ckpt", ".safetensors", ".distcp", ".bin", ".tar", ".pkl", ".npz")
 LEAVES = frozenset({"os.remove", "os.rmdir", "os.mkdir", "os.rename", "os.link", "os.symlink"})
 """change the folder of their path, and never what a link at its end leads to"""
 PATHS = {
@@ -96,6 +98,9 @@ class WriteGuard:
 
     def __init__(self, folders: tuple[str, ...], refused: Callable[[str], None]) -> None:
         self._folders, self._refused = folders, refused
+        self.saves: Callable[[], None] = lambda: None
+        """called when the script begins to write a checkpoint, in its main thread: a save in
+        another one holds the state of an earlier moment"""
 
     def install(self) -> None:
         sys.addaudithook(self._audit)
@@ -105,10 +110,18 @@ class WriteGuard:
         if event == "open":
             if args[2] & WRITING:
                 self.check(args[0])
+                self._note_a_save(args[0])
         elif event in PATHS:
             for path, start in PATHS[event]:
                 descriptor = -1 if start is None else args[start]
                 self.check(args[path], descriptor, follow=event not in LEAVES)
+
+    def _note_a_save(self, path: Any) -> None:
+        """Whatever it is called until it is whole: 'last.pt.tmp'."""
+        if isinstance(path, int) or threading.current_thread() is not threading.main_thread():
+            return
+        if any(suffix in os.path.basename(os.fsdecode(path)) for suffix in CHECKPOINTS):
+            self.saves()
 
     def check(self, path: Any, folder: int = -1, *, follow: bool = True) -> None:
         """Raises PermissionError for a path that must not be written."""
@@ -129,6 +142,7 @@ class WriteGuard:
         def check_and_open(name_or_buffer: Any) -> Any:
             if isinstance(name_or_buffer, str | os.PathLike):
                 self.check(name_or_buffer)
+                self._note_a_save(name_or_buffer)
             return open_writer(name_or_buffer)
 
         torch.serialization._open_zipfile_writer = check_and_open  # noqa: SLF001
