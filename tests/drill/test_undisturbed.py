@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.analysis.drill.outcome import Observed
@@ -12,6 +13,7 @@ from holdfast.drill import undisturbed
 from holdfast.drill.undisturbed import ReferenceFile
 from holdfast.errors import ConfigError
 
+replace = msgspec.structs.replace
 BEGAN = BeganRecord(t=1.0, rank=0, world=1, attempt=0, pid=1, host="h")
 STEP = StepRecord(t=2.0, step=1)
 
@@ -40,6 +42,20 @@ def test_what_nothing_can_be_compared_with_is_refused(
     assert saying in refusal.value.sentence
     assert "/d/reference/screens" in refusal.value.sentence
     assert hint in refusal.value.hint
+
+
+def test_where_a_link_leads_is_said(tmp_path: Path) -> None:
+    """What is refused has a name inside of the drill's folder: it helps nobody."""
+    work, mine = tmp_path / "reference" / "work", tmp_path / "mine"
+    work.mkdir(parents=True)
+    mine.mkdir()
+    (work / "main.csv").symlink_to(mine / "main.csv")
+    seen = observed(refused=(str(work / "main.csv"),))
+    with pytest.raises(ConfigError) as refusal:
+        undisturbed.refuse_unusable(replace(seen, folder=str(tmp_path / "reference")))
+    assert f"to main.csv, which is linked to {mine}/main.csv, which is" in refusal.value.sentence
+    assert f"move {mine}/main.csv away" in refusal.value.hint
+    assert f"--writes-to {mine}" in refusal.value.hint
 
 
 def test_what_was_left_out_is_offered() -> None:

@@ -71,12 +71,7 @@ def refuse_unusable(observed: Observed, left_out: Sequence[str] = ()) -> None:
     seen = f"; what it printed is in {os.path.join(observed.folder, 'screens')}"
     refused = [path for one in observed.attempts for path in one.refused]
     if refused:
-        raise ConfigError(
-            f"the script wants to write to {refused[0]}, which is outside of the drill's folder: "
-            f"a drill could damage what is there{seen}",
-            hint="give it {folder} as the place to save in, or allow it with "
-            f"--writes-to {word(os.path.dirname(refused[0]), 'DIR')}",
-        )
+        raise _wrote_outside(refused[0], observed.folder, seen)
     if observed.exit_codes[-1:] != (0,):
         raise ConfigError(
             "the job does not end well when nothing is done to it (exit code "
@@ -90,3 +85,17 @@ def refuse_unusable(observed: Observed, left_out: Sequence[str] = ()) -> None:
             f"no rank was seen to take a step of an optimizer{seen}",
             hint="a drill needs a script that trains with an optimizer of torch",
         )
+
+
+def _wrote_outside(path: str, folder: str, seen: str) -> ConfigError:
+    """What is linked into the drill's folder has a name there that helps nobody."""
+    target, told = path, path
+    hint = "give it {folder} as the place to save in"
+    if path.startswith(f"{folder}/") and (real := os.path.realpath(path)) != path:
+        target, told = real, f"{os.path.basename(path)}, which is linked to {real}"
+        hint = f"move {word(real, 'it')} away"
+    return ConfigError(
+        f"the script wants to write to {told}, which is outside of the drill's folder: a drill "
+        f"could damage what is there{seen}",
+        hint=f"{hint}, or allow it with --writes-to {word(os.path.dirname(target), 'DIR')}",
+    )

@@ -39,6 +39,22 @@ def test_what_is_said_of_a_script_that_cannot_load_is_not_about_the_fault() -> N
     assert not play.change(said=(named, early)).row().named_right
 
 
+def test_a_script_that_cannot_load_what_was_damaged_was_not_silent() -> None:
+    play = Play().change_injection(told_by_checkpoint=True, beside=("rank-killed",), culprits=(),
+                                   slugs=("checkpoint-corrupt",), any_rank=True)  # fmt: skip
+    killed, later = play.observed.said[0], play.again_at + 1
+    play.second = [replace(one, start=None, steps=()) for one in play.second]
+    raised = Spoken(t=later, kind="verdict", slug="python-exception", ranks=(0, 1, 2, 3))
+    play.change(said=(killed, raised), saved=(), exit_codes=(1,))
+    row = play.row()
+    assert [one.promise for one in row.broken] == ["recover"]
+    assert row.noticed == later - play.fault_at
+    assert (row.named, row.named_right) == ("python-exception: ranks 0-3", None)
+    by_one = replace(raised, slug="checkpoint-corrupt", ranks=(0,))
+    row = play.change(said=(killed, by_one)).row()
+    assert (row.named, row.named_right) == ("checkpoint-corrupt: rank 0", True)
+
+
 def test_a_job_that_is_told_to_stop_may_finish_first() -> None:
     play = Play(then=Then.ENDS)
     play.first = ranks(until=30)

@@ -81,7 +81,8 @@ def judge(
     remarks = [one.remark for _, one in state.promises() if one.remark]
     if broken and state.loaded and not state.loaded.seen:
         remarks.append(state.loaded.remark)
-    silent = not named.named and _deals_with_it_in_silence(case)
+    unnamed = named.of_loading or not named.named
+    silent = unnamed and _deals_with_it_in_silence(case)
     return msgspec.structs.replace(
         row,
         status="broken" if broken else "unproven" if unchecked else "kept",
@@ -208,7 +209,7 @@ def _broken(case: Case, named: Naming, state: _State) -> Iterator[BrokenPromise]
 
 def _misnamed(case: Case, named: Naming) -> Iterator[BrokenPromise]:
     bound = notice_bound(case.injection, case.rehearsal)
-    if named.noticed is None:
+    if named.noticed is None or named.of_loading:
         if not _deals_with_it_in_silence(case):
             yield BrokenPromise(promise="notice", seen="nothing was said about the fault")
     elif bound is not None and named.noticed > bound:
@@ -221,7 +222,7 @@ def _misnamed(case: Case, named: Naming) -> Iterator[BrokenPromise]:
     elif named.wrong:
         seen = f"said {spoken(named.wrong)}; it was {_truth(case)}"
         yield BrokenPromise(promise="name", seen=seen)
-    elif named.noticed is not None and not named.right:
+    elif named.noticed is not None and not named.right and not named.of_loading:
         yield BrokenPromise(promise="name", seen=f"it was never named {_truth(case)}")
 
 

@@ -25,6 +25,9 @@ class Naming(NamedTuple):
     """said before there was any fault"""
     wrong: Spoken | None
     """names another fault, or blames another rank or host"""
+    of_loading: bool = False
+    """nothing was said of the fault itself; `named` is what was said of a script that failed to
+    load what the fault had left"""
 
 
 def naming(
@@ -56,7 +59,10 @@ def naming(
         # What may be said beside the right name is, alone, a wrong one for the same rank or host.
         about += [one for one in later if _instead(one, injection)]
         about.sort(key=lambda one: one.t)
-    wrong = [one for one in about if one not in right]
+    of_loading = not about and any(one.slug not in allowed for one in later)
+    if of_loading:
+        about = [one for one in later if one.slug not in allowed]
+    wrong = [one for one in about if one not in right and not of_loading]
     last = next((one for one in reversed(about) if one.kind == "verdict"), None)
     last = last or next(reversed(about), None)
     return Naming(
@@ -65,6 +71,7 @@ def naming(
         right=any(one in right for one in later) and not (holdfast and (wrong or early)),
         early=early[0] if early and holdfast else None,
         wrong=wrong[0] if wrong and holdfast else None,
+        of_loading=of_loading,
     )
 
 
