@@ -13,6 +13,7 @@ from holdfast.rank import (
     claim,
     exit_calls,
     finite_numbers,
+    gloo_threads,
     heartbeat_page,
     heartbeat_thread,
     own_page,
@@ -153,5 +154,6 @@ def _end(pid: int, writer: LastWordsWriter, server: WorkerServer) -> None:
             own_page.page.phase("exit")  # from here on a silent beat means nothing
         server.stop()
         heartbeat_thread.stop()
+        gloo_threads.wait_until_idle()
     except Exception as problem:  # noqa: BLE001
         own_page.complain(problem)

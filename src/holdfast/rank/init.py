@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.rank.durations import Duration, in_seconds
+from holdfast.rank import gloo_threads
 from holdfast.rank.print_line import say
 
 if TYPE_CHECKING:
@@ -213,3 +214,4 @@ def _leave(dist: Any, pid: int) -> None:
     """After an exception the peers may be gone, and leaving would wait for them."""
     if os.getpid() == pid and dist.is_initialized() and not hasattr(sys, "last_value"):
         dist.destroy_process_group()
+        gloo_threads.wait_until_idle()  # a model or a mesh may still hold the group
