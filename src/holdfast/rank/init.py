@@ -17,8 +17,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import ConfigError, EnvironmentFailure
-from holdfast.rank.durations import Duration, in_seconds
 from holdfast.rank import gloo_threads
+from holdfast.rank.durations import Duration, in_seconds
 from holdfast.rank.print_line import say
 
 if TYPE_CHECKING:
