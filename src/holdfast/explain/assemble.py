@@ -148,9 +148,17 @@ def _without_echoes(raised: Iterable[LoggedException]) -> tuple[LoggedException,
     for one in raised:
         key = (one.kind, one.text.partition("\n")[0], one.rank)
         old = kept.get(key)
-        if old is None or _tells_more(one, old):
+        if old is not None and _is_another(one, old):
+            kept[key] = msgspec.structs.replace(old, times=old.times + 1)
+        elif old is None or _tells_more(one, old):
             kept[key] = one
     return tuple(sorted(kept.values(), key=lambda one: one.order))
+
+
+def _is_another(one: LoggedException, old: LoggedException) -> bool:
+    """A second traceback in one log, of no rank that is known: another rank's, or an attempt's."""
+    same = one.line.source == old.line.source and one.consequence == old.consequence
+    return same and one.rank is None and one.frames == old.frames != ()
 
 
 def _tells_more(one: LoggedException, old: LoggedException) -> bool:

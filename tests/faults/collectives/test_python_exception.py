@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
+from holdfast.analysis.logs import exception_advice
 from holdfast.analysis.scene.scene import Death, RankView
+from holdfast.faults.collectives.python_exception import FAULT
+from holdfast.findings import Diagnosis, Verdict
 from tests.analysis.logs.patterns.jobs import (
     HEALTHY,
     STUCK,
@@ -12,6 +17,7 @@ from tests.analysis.logs.patterns.jobs import (
     lost,
     timed_out,
 )
+from tests.analysis.logs.patterns.made import traceback, wreckage
 from tests.faults.table import (
     explain_table,
     notices,
@@ -138,6 +144,10 @@ test_run = run_table(
 )
 
 
+NO_MODULE = traceback(
+    "ModuleNotFoundError: No module named 'torchvision'", "/home/me/train.py:3 <module>"
+)
+
 test_explain = explain_table(
     "python-exception",
     recognises(
@@ -175,6 +185,37 @@ test_explain = explain_table(
         rank=2,
         saying=["exited with code 1"],
     ),
+    recognises(  # two tracebacks, and torchrun lists two ranks that failed
+        wreckage(*2 * NO_MODULE, exits=(an_exit(0, 1, first=True), an_exit(1, 1))),
+        sure=0.7,
+        what="at train.py:3",
+        saying=["ranks 0-1 raised ModuleNotFoundError", "install the package that has `torchvis"],
+        not_saying=["fix that line"],
+    ),
+    recognises(  # the function that contains the line, not the one that it calls
+        wreckage(
+            *traceback(
+                "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'",
+                "/home/me/train.py:89 main",
+                "/usr/lib/python3/dist-packages/torch/cuda/__init__.py:595 set_device",
+            )
+        ),
+        sure=0.7,
+        what="in main() at train.py:89",
+        saying=["raised AttributeError", "in main() at train.py:89", "is a CPU build"],
+    ),
+    recognises(
+        wreckage(
+            *traceback(
+                "OSError: We couldn't connect to 'https://huggingface.co' to load the files.",
+                "/home/me/train.py:89 main",
+                "/usr/lib/python3/dist-packages/transformers/utils/hub.py:470 cached_files",
+            )
+        ),
+        sure=0.7,
+        what="in main() at train.py:89",
+        saying=["cannot reach what the script downloads", "HF_HUB_OFFLINE=1"],
+    ),
     # After its own complaint of a lost peer, what a rank raises is fallout.
     passes_over(a_job(lost(1), raised=[a_raise(1, "ValueError", "cannot reduce", order=9)])),
     passes_over(a_job(raised=[a_raise(1, "RuntimeError", "closed", consequence="lost-peer")])),
@@ -183,3 +224,33 @@ test_explain = explain_table(
     passes_over(HEALTHY),
     passes_over(STUCK),
 )
+
+
+def test_tracebacks_that_nobody_numbers_are_counted() -> None:
+    (said,) = FAULT.ask_explain(wreckage(*2 * NO_MODULE, exits=(an_exit(0, 1, first=True),)))
+    assert isinstance(said, Diagnosis)
+    assert "a rank raised" in said.reason
+    (unknown,) = said.unknown
+    assert "the log has 2 such tracebacks" in unknown
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("KeyError", "'lr'"),
+        ("ConnectionResetError", "[Errno 104] Connection reset by peer"),
+        ("RuntimeError", "CUDA error: an illegal memory access was encountered"),
+        ("AttributeError", "module 'torch' has no attribute 'cud'"),
+        ("socket.gaierror", "[Errno -2] Name or service not known"),
+    ],
+)
+def test_where_the_line_is_to_blame_nothing_else_is_advised(kind: str, text: str) -> None:
+    assert exception_advice.of(kind, text) == ""
+
+
+def test_run_advises_what_fits_and_says_where_the_traceback_is() -> None:
+    missing = words("ModuleNotFoundError", "No module named 'torchvision'", where="train.py:3")
+    (said,) = FAULT.ask_run(a_scene([a_rank(0), ended(1, 1, said=missing)]))
+    assert isinstance(said, Verdict)
+    assert said.fix.startswith("install the package that has `torchvision`")
+    assert "; the whole traceback: " in said.fix

@@ -4,6 +4,7 @@ import signal
 
 import msgspec
 
+from holdfast.faults.collectives.rank_exits_early import SEVERAL
 from tests.analysis.collectives.nccl_documents import Written
 from tests.analysis.collectives.test_gpu_side import a_job as gpu_job
 from tests.analysis.logs.patterns.jobs import HEALTHY, STUCK, a_job, an_exit, lost, stood, timed_out
@@ -127,6 +128,8 @@ SPAWNED = [
     for n in range(3)
 ]
 
+ROOT = ("Root Cause (first observed failure):",)
+
 test_explain = explain_table(
     "rank-exits-early",
     recognises(
@@ -149,6 +152,57 @@ test_explain = explain_table(
         rank=0,
         victims=[1],
         saying=["torchrun lists all other ranks"],
+    ),
+    recognises(  # nothing else to list, nothing else to end
+        wreckage(SEVERAL.example, lost(0), *ROOT, exits=(an_exit(0, 1, first=True),)),
+        sure=0.65,
+        what="a rank other than rank 0",
+        victims=[0],
+        saying=["neither lists as failed nor had to end: it had exited normally, with code 0"],
+        not_saying=["other machines"],
+    ),
+    recognises(
+        wreckage(lost(0), *ROOT, exits=(an_exit(0, 1, first=True),)),
+        sure=0.4,
+        what="a rank other than rank 0",
+        saying=["unless the job has ranks on other machines"],
+    ),
+    passes_over(  # it may be the one that it had to end
+        wreckage(
+            SEVERAL.example,
+            lost(0),
+            "Sending process 1001 closing signal SIGTERM",
+            *ROOT,
+            exits=(an_exit(0, 1, first=True),),
+        )
+    ),
+    passes_over(  # several have failed: they may be all
+        wreckage(
+            SEVERAL.example,
+            lost(0),
+            lost(1),
+            *ROOT,
+            exits=(an_exit(0, 1, first=True), an_exit(1, 1)),
+        )
+    ),
+    recognises(  # a group that was not destroyed: sys.exit(0) ends in an abort
+        wreckage(
+            "terminate called without an active exception",
+            lost(0),
+            exits=(an_exit(1, -6, first=True), an_exit(0, -15, teardown=True)),
+        ),
+        sure=0.65,
+        rank=1,
+        victims=[0],
+        saying=["was exiting while rank 0 still needed it", "aborted it (SIGABRT)"],
+    ),
+    passes_over(  # it had lost its peer before it ended like that
+        wreckage(
+            "terminate called without an active exception",
+            lost(0),
+            lost(1),
+            exits=(an_exit(1, -6, first=True),),
+        )
     ),
     passes_over(  # it was ended, too: who is not listed cannot be told from who left
         wreckage(

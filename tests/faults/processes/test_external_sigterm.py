@@ -70,7 +70,11 @@ CANCELLED = "slurmstepd: error: *** STEP 123.0 ON node7 CANCELLED AT 2026-03-02T
 test_explain = explain_table(
     "external-sigterm",
     recognises(
-        a_job(TOLD), sure=0.85, what="the sender of the signal", saying=["received a stop signal"]
+        a_job(TOLD),
+        sure=0.85,
+        what="the sender of the signal",
+        saying=["received a stop signal", "hung before, a time limit has ended it"],
+        not_saying=["not broken"],
     ),
     recognises(  # or by srun itself, after a task that failed
         a_job(CANCELLED + " ***"),

@@ -170,6 +170,35 @@ test_explain = explain_table(
         a_job(exits=[an_exit(2, -6)]), sure=0.5, rank=2, saying=["it aborted without a message"]
     ),
     # torch's watchdog ends a process by abort, after its timeout.
+    recognises(  # the launcher saw it first, it wrote nothing, the others lost it
+        a_job(lost(1), exits=[an_exit(0, -6, first=True), an_exit(1, -15, teardown=True)]),
+        sure=0.5,
+        rank=0,
+        victims=[1],
+        saying=["rank 0 crashed in native code: SIGABRT, it aborted", "rank 1 only lost the"],
+    ),
+    recognises(  # the launcher numbers it, and nobody lost a peer
+        a_job(
+            "terminate called without an active exception",
+            exits=[an_exit(1, -6, first=True), an_exit(0, -15, teardown=True)],
+        ),
+        sure=0.55,
+        rank=1,
+        victims=[0],
+        saying=["while the program was exiting; the launcher then ended rank 0"],
+    ),
+    passes_over(  # it had lost its peer itself
+        a_job(lost(1), lost(0), exits=[an_exit(0, -6, first=True)])
+    ),
+    passes_over(  # Gloo says why
+        a_job(
+            lost(1),
+            "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
+            "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= "
+            "op.nbytes. 40000 vs 4. Received data size doesn't match expected size.",
+            exits=[an_exit(0, -6, first=True)],
+        )
+    ),
     passes_over(a_job(timed_out(2), exits=[an_exit(2, -6, first=True)])),
     passes_over(a_job(timed_out(1), exits=[an_exit(2, -6, first=True)])),
     passes_over(a_job(exits=[an_exit(2, -9)])),

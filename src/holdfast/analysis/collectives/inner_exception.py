@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from holdfast.analysis.collectives import stacks
-from holdfast.analysis.scene.scene import Frame, Stack
+from holdfast.analysis.scene.scene import Frame
 
 _WRAPPED = re.compile(
     r"Caught \w+ (?P<inside>in [^\n]{1,80})\.\s*Original Traceback \(most recent call last\)"
@@ -65,7 +65,7 @@ def find(message: str) -> InnerException | None:
     return InnerException(
         kind=last["kind"],
         text=(last["text"] or "").strip(),
-        where=stacks.where(Stack(frames=innermost_first, active=False, holds_gil=False)),
+        where=stacks.raised_at(innermost_first),
         inside=_inside(wrapped),
     )
 

@@ -99,6 +99,11 @@ def _located(stack: Stack, but: re.Pattern[str] | None = None) -> str:
     return place if name.startswith("<") else f"in {name}() {place}"
 
 
+def raised_at(frames: tuple[Frame, ...]) -> str:
+    """'in train() at train.py:88': of a traceback, whose exception itself says what was called."""
+    return _located(Stack(frames=frames, active=False, holds_gil=False), but=re.compile(r"\w+"))
+
+
 def user_frame(stack: Stack) -> Frame | None:
     """The innermost of the user's own code, or of a package when there is none."""
     return stack.frames[_user_index(stack.frames)] if stack.frames else None

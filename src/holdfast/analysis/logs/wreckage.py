@@ -78,6 +78,8 @@ class LoggedException(msgspec.Struct, frozen=True, kw_only=True):
     """the launcher raised it, not a rank"""
     steps_after: int = 0
     """where it was survived: how many different steps its writer counted after it"""
+    times: int = 1
+    """tracebacks of it in its log, where no line says whose they are"""
 
     @property
     def rank(self) -> int | None:

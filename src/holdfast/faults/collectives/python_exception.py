@@ -30,11 +30,11 @@ from holdfast.analysis.collectives import inner_exception, stacks, waits
 from holdfast.analysis.drill.injection import BreakInside, Injection, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import pace, phrases
-from holdfast.analysis.logs import blame, broken_scripts, own_errors
+from holdfast.analysis.logs import blame, broken_scripts, exception_advice, own_errors
 from holdfast.analysis.logs.wreckage import Exit, LoggedException, Wreckage
 from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.exits import Ending
-from holdfast.analysis.scene.scene import RankView, Scene, Stack
+from holdfast.analysis.scene.scene import RankView, Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
@@ -65,7 +65,7 @@ def rank_raised_first(scene: Scene) -> Verdict | None:
         ranks=ranks,
         victims=victims,
         certain=True,
-        fix=f"read {_what(first)} in {phrases.log_of(scene.rank(min(ranks)))}",
+        fix=_fix(first, phrases.log_of(scene.rank(min(ranks)))),
         evidence=[phrases.how_it_ended(e) for e in same],
     )
 
@@ -129,6 +129,12 @@ def _what(ending: Ending) -> str:
     return "the whole traceback" if ending.view.words else "the last lines"
 
 
+def _fix(ending: Ending, log: str) -> str:
+    said = ending.view.words
+    advice = exception_advice.of(said.kind, said.text) if said else ""
+    return f"{advice}; {_what(ending)}: {log}" if advice else f"read {_what(ending)} in {log}"
+
+
 def _then_exited(view: RankView) -> str:
     return f" and exited with code {phrases.exit_code(view)}{phrases.called(view)}"
 
@@ -147,7 +153,8 @@ def first_exception_in_the_logs(wreckage: Wreckage) -> Diagnosis | None:
         return None
     first = _earliest(causes)
     same = [r for r in causes if (r.kind, _place(r)) == (first.kind, _place(first))]
-    ranks = sorted({r.rank for r in same if r.rank is not None})
+    told = sorted({r.rank for r in same if r.rank is not None})
+    ranks = told or _all_that_failed(wreckage, first)
     named = [r for r in same if r.root_slugs]
     others = blame.of(wreckage).others(*ranks)
     return FAULT.diagnosis(
@@ -156,10 +163,19 @@ def first_exception_in_the_logs(wreckage: Wreckage) -> Diagnosis | None:
         culprit=_culprit(wreckage, first, ranks),
         victims=others,
         evidence=[*map(_evidence, same[:3]), *blame.complaints(wreckage)[:2]],
-        fix=FIX_LAUNCH if first.launcher else FIX_LINE,
+        fix=FIX_LAUNCH
+        if first.launcher
+        else exception_advice.of(first.kind, first.text, first.frames) or FIX_LINE,
         next=_look(first),
         unknown=_unknown(first, ranks),
     )
+
+
+def _all_that_failed(wreckage: Wreckage, first: LoggedException) -> list[int]:
+    """As many tracebacks as ranks that failed: each of them raised it."""
+    failed = {e.rank for e in wreckage.exits if e.code == 1 and not e.teardown}
+    known = sorted(rank for rank in failed if rank is not None)
+    return known if first.times == len(known) == len(failed) > 1 else []
 
 
 FIX_LINE = (
@@ -203,7 +219,12 @@ def exception_before_the_job_went_on(wreckage: Wreckage) -> Diagnosis | None:
 
 
 def _unknown(first: LoggedException, ranks: list[int]) -> tuple[str, ...]:
-    found = [] if ranks or first.launcher else ["which rank it was: the lines have no rank"]
+    which = (
+        f"which ranks raised it: the log has {first.times} such tracebacks, and no line has a rank"
+        if first.times > 1
+        else "which rank it was: the lines have no rank"
+    )
+    found = [] if ranks or first.launcher else [which]
     if _is_nccl(first):
         found.append("NCCL's own reason: NCCL_DEBUG=WARN prints it")
     return tuple(found)
@@ -245,7 +266,7 @@ def _who(raised: LoggedException, ranks: list[int]) -> str:
 
 
 def _place(raised: LoggedException) -> str:
-    return stacks.where(Stack(frames=raised.frames, active=False, holds_gil=False))
+    return stacks.raised_at(raised.frames)
 
 
 def _quoted(raised: LoggedException) -> str:

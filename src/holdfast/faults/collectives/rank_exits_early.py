@@ -13,14 +13,17 @@ Fix            Make all ranks run the same number of steps (see uneven-inputs), 
                `dist.barrier()` and `dist.destroy_process_group()` on all of them.
 Known limits   From logs alone a normal exit is known only if torch (`destroy_process_group() was
                not called before program exit`), NCCL, torchrun or DeepSpeed recorded it, or if the
-               last line of the rank says so. One that just stops logging looks like rank-killed
-               where connections to it closed (both are said), and else like rank-stuck.
+               last line of the rank says so, or torchrun has nothing to list or end beside the rank
+               that failed (then its number is not known). One that just stops logging looks like
+               rank-killed where connections to it closed (both are said), and else like rank-stuck.
 Sources        torch/distributed/elastic/agent/server/api.py: exit code 0 is healthy
                https://docs.pytorch.org/docs/stable/distributed.html#shutdown
                https://github.com/pytorch/pytorch/issues/78531
 """
 
 from __future__ import annotations
+
+import signal
 
 from holdfast import text
 from holdfast.analysis.collectives import wait_graph, waits
@@ -35,13 +38,13 @@ from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases, stall
 from holdfast.analysis.logs import blame, odd_ranks, suspects
 from holdfast.analysis.logs.pattern import Role
-from holdfast.analysis.logs.patterns import endings, launchers
+from holdfast.analysis.logs.patterns import endings, launchers, native_crashes
 from holdfast.analysis.logs.patterns.endings import LEFT_OPEN
 from holdfast.analysis.logs.wreckage import RankRemains, Sighting, Wreckage
 from holdfast.analysis.scene import exits, secondary_errors
 from holdfast.analysis.scene.scene import RankView, Recorder, Scene
 from holdfast.fault import Fault, RunTraits
-from holdfast.findings import Diagnosis, Evidence, Verdict
+from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 
 FAULT = Fault(
     code="HOLD605",
@@ -243,6 +246,69 @@ def torchrun_does_not_list_it_as_failed(wreckage: Wreckage) -> Diagnosis | None:
     # An excerpt with one failed rank may lack the lines about the others, and the others' number.
     whole = bool(closed) or len(failed) > 1 or wreckage.world_size is not None
     return _by_launcher(wreckage, left, how, confidence=0.75 if whole else 0.4)
+
+
+SEVERAL = FAULT.log_pattern(
+    "several-ranks-here",
+    r"Setting OMP_NUM_THREADS environment variable for each process to be 1 in default",
+    anchors="Setting OMP_NUM_THREADS environment variable for each process",
+    example="W1115 01:02:03.456000 4711 torch/distributed/run.py:766] Setting OMP_NUM_THREADS "
+    "environment variable for each process to be 1 in default, to avoid your system being "
+    "overloaded",
+    role=Role.CONTEXT,
+)
+"""torchrun says so only where it starts more than one rank on its machine"""
+
+
+@FAULT.explain
+def torchrun_had_no_other_rank_to_end(wreckage: Wreckage) -> Diagnosis | None:
+    """It lists every rank that failed and ends every one that lives: with one failed rank and
+    nothing to end, all others of its machine had exited normally. Their numbers it does not say."""
+    known = blame.of(wreckage)
+    listed = {e.rank for e in wreckage.exits if e.teller == "torchrun" and e.rank is not None}
+    ended = wreckage.seen(launchers.CLOSING, launchers.FORCED)
+    if not wreckage.seen(launchers.ROOT_CAUSE) or ended or known.explained or known.disagreement:
+        return None
+    if listed != {0} or not listed <= known.lost or wreckage.members - listed:
+        return None
+    several = bool(wreckage.seen(SEVERAL))
+    elsewhere = "" if several else ", unless the job has ranks on other machines"
+    return FAULT.diagnosis(
+        f"{text.ranks(listed)} lost the connection to another rank, which torchrun neither lists "
+        "as failed nor had to end: it had exited normally, with code 0, while "
+        f"{text.ranks(listed)} still needed it{elsewhere}",
+        confidence=0.65 if several else 0.4,
+        seen=(*wreckage.seen(launchers.ROOT_CAUSE), *blame.first_complaint(wreckage)),
+        culprit=Culprit(what=f"a rank other than {text.ranks(listed)}"),
+        victims=listed,
+        fix=FIX,
+        ruled_out=("a crash or a kill: torchrun would list that rank as failed",),
+        unknown=("which rank it was: torchrun numbers only the ranks that failed",),
+    )
+
+
+@FAULT.explain
+def aborted_while_it_was_exiting(wreckage: Wreckage) -> Diagnosis | None:
+    """The C++ runtime aborts a program that ends while threads of it run, as a group's do that was
+    not destroyed. The launcher sees SIGABRT where the script had asked for code 0."""
+    known = blame.of(wreckage)
+    seen = wreckage.seen(native_crashes.GAVE_UP)
+    ends = [e for e in blame.by_signal(wreckage, signal.SIGABRT) if e.first]
+    if not seen or len(ends) != 1 or ends[0].rank is None or known.own or not known.lost:
+        return None
+    return FAULT.diagnosis(
+        f"{blame.subject(ends[0])} was exiting while {text.ranks(known.lost)} still needed it: the "
+        "C++ runtime aborted it (SIGABRT) without an exception, as it does with a program that "
+        "ends with threads of its group running",
+        confidence=0.65,
+        seen=(*seen[:1], *blame.first_complaint(wreckage)),
+        evidence=[blame.of_exit(ends[0])],
+        culprit=Culprit(rank=ends[0].rank, host=ends[0].host, pid=ends[0].pid),
+        victims=known.lost,
+        fix=FIX,
+        ruled_out=("an exception of that rank: it wrote none",),
+        unknown=("why it was exiting: see its last lines, and where the script may end early",),
+    )
 
 
 @FAULT.explain

@@ -134,13 +134,18 @@ def launcher_told_to_stop(wreckage: Wreckage) -> Diagnosis | None:
         evidence=[_quote(r) for r in interrupted[:1]],
         culprit=Culprit(what="the sender of the signal"),
         victims=blame.of(wreckage).members,
-        fix="find who asked (a scheduler, a container stop, a person); the job is not broken. Save "
-        "on SIGTERM so that nothing is lost next time",
+        fix="find who asked (a scheduler, a time limit, a container stop, a person). If the job "
+        "hung before, a time limit has ended it: `holdfast run` names the rank that the "
+        "others wait for, and `holdfast explain --pid` does while it runs. If it made progress, "
+        "save on SIGTERM so that nothing is lost next time",
         next=SHOW_JOB_RECORD
         if cancelled
         else "journalctl --since '-1h' | grep -iE 'stop|kill|oomd'",
-        ruled_out=("a failure in the job: no rank reported one before",),
-        unknown=("who sent it",),
+        ruled_out=("an exception or a crash: no rank reported one before",),
+        unknown=(
+            "who sent it",
+            "whether the job still made progress: a hang that a time limit ended looks the same",
+        ),
     )
 
 

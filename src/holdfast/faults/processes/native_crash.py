@@ -33,9 +33,8 @@ from holdfast.analysis.drill.injection import Injection, SignalProcess, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import blame, sightings
-from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel, native_crashes, shells
-from holdfast.analysis.logs.patterns.native_crashes import FATAL, HANDLER, HEAP, INSIDE
+from holdfast.analysis.logs.patterns.native_crashes import FATAL, GAVE_UP, HANDLER, HEAP, INSIDE
 from holdfast.analysis.logs.wreckage import Exit, Sighting, Wreckage
 from holdfast.analysis.machine.smoke_failures import SmokeFailure
 from holdfast.analysis.scene import exits
@@ -63,6 +62,7 @@ SIGNAL_MEANINGS = {
     signal.SIGSYS: "a system call that is not allowed here",
 }
 ABORTED = "it aborted without a message"
+BY_ITSELF_OR_NOT = "whether its own code called abort(), or a SIGABRT was sent to it"
 
 
 @FAULT.run
@@ -108,15 +108,6 @@ def _kernel_lines(scene: Scene, crashed: list[Ending]) -> list[Evidence]:
 
 # --- explain -------------------------------------------------------------------------------------
 
-TERMINATED = FAULT.log_pattern(
-    "gave-up",
-    # How C++ ends a program that leaves a thread running or calls a destroyed object.
-    r"terminate called without an active exception|pure virtual method called"
-    r"|terminate called recursively",
-    anchors=("terminate called without", "pure virtual method called", "terminate called recurs"),
-    example="terminate called without an active exception",
-    role=Role.TEARDOWN,
-)
 MATCH_BUILDS = (
     "use the same builds of torch, CUDA and extensions on every node, built for each other; run "
     "once with PYTHONFAULTHANDLER=1 to see the Python line"
@@ -132,6 +123,9 @@ def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
         return None
     if not faults and _is_consequence_of_error(wreckage, ends, words):
         return None
+    aborted = all(end.code == -signal.SIGABRT for end in ends)
+    if aborted and not words and not faults and wreckage.seen(GAVE_UP):
+        return None  # aborted_by_cpp_runtime knows why, or rank-exits-early does
     rank, pid = _crashed_rank(wreckage, ends, (*words, *faults))
     library = sightings.field((*faults, *wreckage.seen(shells.IN_LIBRARY)), "library")
     others = blame.of(wreckage).others(rank)
@@ -146,28 +140,43 @@ def native_code_crashed(wreckage: Wreckage) -> Diagnosis | None:
         evidence=[blame.of_exit(end) for end in ends[:2]],
         fix=MATCH_BUILDS,
         next=f"coredumpctl info {pid}" if pid else "export PYTHONFAULTHANDLER=1",
-        unknown=() if library else ("in which library: the kernel log or a core file names it",),
+        unknown=() if library else (_where_unknown(ends),),
     )
 
 
 @FAULT.explain
 def aborted_by_cpp_runtime(wreckage: Wreckage) -> Diagnosis | None:
     """Usually follows another error; a crash itself only where nothing else was reported."""
-    seen = wreckage.seen(TERMINATED)
+    seen = wreckage.seen(GAVE_UP)
     reported = [one for one in wreckage.raised if one.kind != "terminate"]
     if not seen or reported or wreckage.roots() or blame.of(wreckage).victims:
         return None
+    ends = [end for end in wreckage.exits if end.code == -signal.SIGABRT and end.first]
+    line = "a process" if seen[0].rank is None else f"rank {seen[0].rank}"
+    who = blame.subject(ends[0]) if ends else line
+    ended = [e.rank for e in wreckage.exits if e.teardown and e.rank is not None] if ends else []
     return FAULT.diagnosis(
-        f"{'a process' if seen[0].rank is None else f'rank {seen[0].rank}'} was aborted by the C++ "
-        f"runtime ({seen[0].line.text.strip()[:80]}): native code left a thread or an object "
-        "behind, usually while the program was exiting",
+        f"{who} was aborted by the C++ runtime ({seen[0].line.text.strip()[:80]}): native code "
+        "left a thread or an object "
+        "behind, usually while the program was exiting"
+        + (f"; the launcher then ended {text.ranks(ended)}" if ended else ""),
         confidence=0.55,
         seen=seen,
-        culprit=Culprit(rank=seen[0].rank),
+        evidence=[blame.of_exit(end) for end in ends[:1]],
+        culprit=Culprit(rank=ends[0].rank, pid=ends[0].pid, host=ends[0].host)
+        if ends
+        else Culprit(rank=seen[0].rank),
+        victims=ended,
         fix=MATCH_BUILDS,
         next="export PYTHONFAULTHANDLER=1",
         unknown=("what ended the program before: see its last lines",),
     )
+
+
+def _where_unknown(ends: tuple[Exit, ...]) -> str:
+    if ends and ends[0].code == -signal.SIGABRT:
+        return BY_ITSELF_OR_NOT
+    return "in which library: the kernel log or a core file names it"
 
 
 def _is_job_process(wreckage: Wreckage, seen: Sighting) -> bool:
@@ -178,12 +187,22 @@ def _is_job_process(wreckage: Wreckage, seen: Sighting) -> bool:
 def _is_consequence_of_error(
     wreckage: Wreckage, ends: tuple[Exit, ...], words: tuple[Sighting, ...]
 ) -> bool:
-    """An abort with a message follows from that error: a watchdog, Gloo, an assertion."""
+    """An abort with a message follows from that error: a watchdog, Gloo, an assertion. One without
+    any, which the launcher saw before all other ends, is what the others lost their peer by."""
     aborted = all(end.code == -signal.SIGABRT for end in ends)
     only_aborted = all(s.fields.get("what") == "Aborted" or _may_be_abort(s) for s in words)
     known = blame.of(wreckage)
     others = [trouble for trouble in known.own if trouble.slug != FAULT.slug]
-    return aborted and only_aborted and bool(known.victims or others or known.disagreement)
+    losers = () if _came_first(wreckage, ends) else known.lost
+    caused = known.waited or losers or others or known.disagreement
+    return aborted and only_aborted and bool(caused)
+
+
+def _came_first(wreckage: Wreckage, ends: tuple[Exit, ...]) -> bool:
+    ranks = {end.rank for end in ends if end.first and end.rank is not None}
+    spoke = any(one.rank is None or one.rank in ranks
+                for one in wreckage.raised if not one.launcher)  # fmt: skip
+    return len(ranks) == len(ends) == 1 and not spoke
 
 
 def _may_be_abort(seen: Sighting) -> bool:
@@ -231,7 +250,8 @@ def _crash_in_words(ends: tuple[Exit, ...], words: tuple[Sighting, ...]) -> str:
         return f"{number.name}, {SIGNAL_MEANINGS[number]}"
     name_fields = ("what", "told", "dumped", "gdb", "name", "sign", "short")
     named_crash = next((s.fields[n] for s in words for n in name_fields if s.fields.get(n)), "")
-    return named_crash.strip() or ABORTED
+    aborted = "SIGABRT, " if ends and ends[0].code == -signal.SIGABRT else ""
+    return named_crash.strip() or aborted + ABORTED
 
 
 # --- drill ---------------------------------------------------------------------------------------

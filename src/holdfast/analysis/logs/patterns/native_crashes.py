@@ -36,6 +36,15 @@ HANDLER = _pattern(
     example="[node-a:1011 :0:1011] Caught signal 11 (Segmentation fault: address not mapped to "
     "object at address 0x28)",
 )
+GAVE_UP = _pattern(
+    name="native-crash: gave-up",
+    # How C++ ends a program that leaves a thread running or calls a destroyed object.
+    pattern=r"terminate called without an active exception|pure virtual method called"
+    r"|terminate called recursively",
+    anchors=("terminate called without", "pure virtual method called", "terminate called recurs"),
+    example="terminate called without an active exception",
+    role=Role.TEARDOWN,
+)
 INSIDE = _pattern(
     name="native-crash: inside-a-framework",
     pattern=r"#\d+\s+(?:0x[0-9a-f]+ in )?"
@@ -60,4 +69,4 @@ HEAP = _pattern(
     ),
     example="double free or corruption (!prev)",
 )
-ALL = (FATAL, HANDLER, INSIDE, HEAP)
+ALL = (FATAL, HANDLER, GAVE_UP, INSIDE, HEAP)
