@@ -139,8 +139,9 @@ def test_what_is_not_our_lock_is_not_touched(kind: str, tmp_path: Path) -> None:
         assert victim.read_text() == "alias ll='ls -l'"
 
 
-def test_the_lock_of_another_machine_on_nfs_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("kind", ["nfs4", "lustre", "ceph"])
+def test_the_lock_of_another_machine_on_a_file_server_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
     first, now = FolderLock(str(tmp_path)), [0.0]
     with monkeypatch.context() as elsewhere:
@@ -156,7 +157,7 @@ def test_the_lock_of_another_machine_on_nfs_is_waited_for(
     with pytest.raises(EnvironmentFailure, match="on the-dead-host"):
         FolderLock(str(tmp_path)).take(**waiting)  # type: ignore[arg-type]
     assert 10 <= now[0] < 11, "not on a local disk: there the kernel knows"
-    monkeypatch.setattr("holdfast.checkpoint.lock.filesystem_at", lambda _: "nfs4")
+    monkeypatch.setattr("holdfast.checkpoint.lock.filesystem_at", lambda _: kind)
     second, now[0] = FolderLock(str(tmp_path)), 0.0
     second.take(**waiting)  # type: ignore[arg-type]
     assert 95 < now[0] < 97

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from typing import Any
 
@@ -19,6 +21,7 @@ from holdfast.nodes.channel_errors import (
 )
 from holdfast.nodes.handshake import Greeting, Introduction
 from holdfast.nodes.join import join
+from holdfast.nodes.reach.meeting import EVERYWHERE
 from holdfast.nodes.token import fresh_token, open_token
 from tests.nodes.conversation import (
     LONG,
@@ -302,6 +305,48 @@ def test_a_listener_binds_what_it_was_told_and_nothing_outlives_it() -> None:
             await channel.receive(seconds=LONG)
         await channel.close()
         assert asyncio.all_tasks() == tasks
+
+    play(scene())
+
+
+@pytest.mark.parametrize("why", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+def test_it_listens_everywhere_on_a_kernel_without_ipv6(
+    monkeypatch: pytest.MonkeyPatch, why: int
+) -> None:
+    class WithoutIpv6(socket.socket):
+        def __init__(self, family: int = -1, *rest: Any, **named: Any) -> None:
+            if family == socket.AF_INET6:
+                raise OSError(why, os.strerror(why))
+            super().__init__(family, *rest, **named)
+
+    monkeypatch.setattr(socket, "socket", WithoutIpv6)
+
+    async def scene() -> None:
+        async with coordinator(addresses=EVERYWHERE) as listener:
+            await (await member(listener, host="127.0.0.1")).close()
+        with pytest.raises(CannotListen, match=os.strerror(why)):
+            async with coordinator(addresses=("::",)):
+                pass
+
+    play(scene())
+
+
+@pytest.mark.parametrize("option", [socket.TCP_USER_TIMEOUT, socket.TCP_KEEPIDLE])
+def test_a_kernel_may_lack_an_option_of_sockets(
+    monkeypatch: pytest.MonkeyPatch, option: int
+) -> None:
+    real = socket.socket.setsockopt
+
+    def some(self: socket.socket, level: int, name: int, *value: Any) -> None:
+        if (level, name) == (socket.IPPROTO_TCP, option):
+            raise OSError(errno.ENOPROTOOPT, os.strerror(errno.ENOPROTOOPT))
+        real(self, level, name, *value)
+
+    monkeypatch.setattr(socket.socket, "setsockopt", some, raising=False)
+
+    async def scene() -> None:
+        async with coordinator() as listener:
+            await (await member(listener, host="127.0.0.1")).close()
 
     play(scene())
 

@@ -22,12 +22,12 @@ from holdfast import text
 from holdfast.checkpoint.abandoned_save import AbandonedSave
 from holdfast.errors import EnvironmentFailure
 from holdfast.rank.print_line import say
-from holdfast.system.filesystem import filesystem_at, is_nfs
+from holdfast.system.filesystem import REMOTE, filesystem_at
 
 NAME = ".holdfast-lock"
 PATIENCE = 10.0
 """seconds: the attempt before this one may still be dying"""
-NFS_PATIENCE = 150.0
+SERVER_PATIENCE = 150.0
 """seconds, where the owner was another machine: its death is known to the server only later"""
 LOOK_AGAIN = 0.1
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
@@ -99,7 +99,7 @@ class FolderLock:
             sleep(LOOK_AGAIN)
 
     def _hint(self, waited: float) -> str:
-        if waited < NFS_PATIENCE:
+        if waited < SERVER_PATIENCE:
             return "stop it, or give this job another folder"
         return (
             "stop it, or give this job another folder; if that machine is gone for good, free the "
@@ -109,13 +109,13 @@ class FolderLock:
     def _patience(self, written: bytes) -> float:
         """A server keeps the lock of a machine that died for its lease, 90 s as a rule."""
         folder = os.path.dirname(self.path)
-        if not is_nfs(filesystem_at(folder)) or _host(written) in ("", socket.gethostname()):
+        if filesystem_at(folder) not in REMOTE or _host(written) in ("", socket.gethostname()):
             return PATIENCE
         say(
-            f"waiting up to {NFS_PATIENCE:g} s for the lock of {folder}: {_describe(written)}; "
-            "the NFS server keeps the lock of a lost machine for a while"
+            f"waiting up to {SERVER_PATIENCE:g} s for the lock of {folder}: {_describe(written)}; "
+            "the file server keeps the lock of a lost machine for a while"
         )
-        return NFS_PATIENCE
+        return SERVER_PATIENCE
 
     def _try(self, fd: int) -> bool:
         try:

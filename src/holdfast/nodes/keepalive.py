@@ -8,6 +8,7 @@ busy or stopped: silence is about the machine or the path, never about the progr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 GONE_SECONDS = 15
@@ -31,4 +32,5 @@ def notice_loss(writer: asyncio.StreamWriter) -> None:
         (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_SECONDS * 1000),
         (socket.IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1),
     ):
-        connection.setsockopt(level, option, value)
+        with contextlib.suppress(OSError):  # a kernel that lacks one (gVisor) does without it
+            connection.setsockopt(level, option, value)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from holdfast.nodes import frames
@@ -33,6 +34,8 @@ MOST_NAMED = 64
 SMALL_SEGMENT = 1100
 """bytes of a TCP segment: what we say must get through also where large packets vanish, since that
 is one of the things we look for. It fits into the smallest MTU that IPv6 allows (1280)"""
+
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, socket.EAI_ADDRFAMILY, socket.EAI_FAMILY)
 
 TURNED_AWAY = (WrongVersion, WrongToken, Refused)
 """nodes that said who they are, and hear why they cannot join"""
@@ -206,9 +209,9 @@ def _bound(addresses: Sequence[str], port: int) -> list[socket.socket]:
         sockets: list[socket.socket] = []
         try:
             for address in addresses:
-                sockets.append(
-                    _listen_at(address, sockets[0].getsockname()[1] if sockets else port)
-                )
+                same = sockets[0].getsockname()[1] if sockets else port
+                with _without_ipv6(address, alone=not sockets):
+                    sockets.append(_listen_at(address, same))
         except CannotListen:
             for bound in sockets:
                 bound.close()
@@ -217,6 +220,17 @@ def _bound(addresses: Sequence[str], port: int) -> list[socket.socket]:
         else:
             return sockets
     raise AssertionError("the last try returns or raises")
+
+
+@contextlib.contextmanager
+def _without_ipv6(address: str, *, alone: bool) -> Iterator[None]:
+    """'::' beside another address is for nodes that come by IPv6: there are none where the kernel
+    has none (`ipv6.disable=1`)."""
+    try:
+        yield
+    except CannotListen as problem:
+        if address != "::" or alone or problem.code not in _NO_IPV6:
+            raise
 
 
 def _listen_at(address: str, port: int) -> socket.socket:

@@ -35,7 +35,3 @@ def filesystem_of(mount_id: str, mountinfo: str) -> str:
         if separator and mount.split(" ", 1)[0] == mount_id:
             return device.split(" ", 1)[0]
     return ""
-
-
-def is_nfs(kind: str) -> bool:
-    return kind in ("nfs", "nfs4")

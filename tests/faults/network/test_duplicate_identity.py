@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.analysis.machine import Unread
+from holdfast.analysis.machine import Unread, known
 from holdfast.analysis.nodes import NodesFacts, Outcome
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults import between
@@ -70,6 +70,26 @@ def at_one_address(facts: NodesFacts, interface: str = "eth0") -> NodesFacts:
     )
 
 
+def on_a_management_link(facts: NodesFacts) -> NodesFacts:
+    """node-a and node-b have the same address on a second interface, which no library takes."""
+    at = at_one_address(facts, "usb0")
+    assert not isinstance(at.reach, Unread)
+    same = "169.254.3.1"
+    reach = tuple(
+        replace(one, target=replace(one.target, address=same, interface="usb0"))
+        if one.target.node in ("node-a", "node-b")
+        else one
+        for one in at.reach
+    )
+    return on_all(
+        replace(at, reach=reach),
+        lambda node: {
+            "accelerators": (),
+            "interfaces": (*known(node.facts.interfaces), an_interface("usb0", same)),
+        },
+    )
+
+
 def at_docker0(facts: NodesFacts) -> NodesFacts:
     """All nodes listen at 172.17.0.1."""
     assert not isinstance(facts.reach, Unread)
@@ -115,6 +135,11 @@ test_check_nodes = between.table(
         "error",
         at_one_address(THREE),
         saying=["node-a and node-b have the same address 10.0.0.1", "node-b: eth0 has 10.0.0.1"],
+    ),
+    between.speaks(
+        "warning",
+        on_a_management_link(THREE),
+        saying=["node-a and node-b have the same address", "neither NCCL, Gloo nor the meeting"],
     ),
     between.speaks(
         "error",

@@ -18,6 +18,7 @@ from holdfast.analysis.machine import (
     Interface,
     MachineFacts,
     Resolution,
+    Unread,
     addresses,
     gloo_choice,
     known,
@@ -57,13 +58,25 @@ def data_addresses(facts: MachineFacts) -> tuple[DataAddress, ...]:
     return tuple(found.values())[:MOST]
 
 
-def _chosen(facts: MachineFacts) -> Iterator[str]:
+def taken_addresses(facts: MachineFacts) -> frozenset[str]:
+    """Those of `data_addresses` that a job is going to use, as far as that can be told: what NCCL
+    (where there are GPUs) and Gloo take, and what the place of the meeting stands for."""
+    gpus = isinstance(facts.accelerators, Unread) or bool(facts.accelerators)
+    taken = set(_chosen(facts, nccl=gpus))
+    if isinstance(facts.master_name, Resolution):
+        taken.update(facts.master_name.addresses)
+    return frozenset(taken)
+
+
+def _chosen(facts: MachineFacts, *, nccl: bool = True) -> Iterator[str]:
     choosers: tuple[Callable[[MachineFacts], InterfaceChoice], ...] = (
         nccl_choice.bootstrap,
         gloo_choice.choose,
         nccl_choice.sockets,
     )
     for choose in choosers:
+        if choose is not gloo_choice.choose and not nccl:
+            continue
         try:
             choice = choose(facts)
         except CouldNotLook:

@@ -34,6 +34,7 @@ from holdfast.analysis.nodes import NodesFacts, Outcome, Target, differences, id
 from holdfast.analysis.nodes.announced import is_of_one_machine
 from holdfast.analysis.nodes.blocked import connect_evidence
 from holdfast.analysis.nodes.identity import Twins
+from holdfast.analysis.nodes.targets import taken_addresses
 from holdfast.fault import SHOWN, Fault
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding
 
@@ -125,7 +126,7 @@ def address_belongs_to_two_nodes(facts: NodesFacts) -> Finding | Sequence[Findin
         if not all(_is_bridge(facts, target) for target in found)  # wrong-nic says it
     }
     strangers = [one for one in facts.reach if one.outcome is Outcome.STRANGER]
-    found = [_one_address(ip, ends) for ip, ends in shared.items()]
+    found = [_one_address(facts, ip, ends) for ip, ends in shared.items()]
     alone = sorted({o.target.address for o in strangers if o.target.address not in shared})
     for ip in alone:
         met = [one for one in strangers if one.target.address == ip]
@@ -150,11 +151,15 @@ def _is_bridge(facts: NodesFacts, target: Target) -> bool:
     return is_of_one_machine(facts, target.node, target.interface)
 
 
-def _one_address(ip: str, ends: tuple[Target, ...]) -> Finding:
-    return FAULT.error(
+def _one_address(facts: NodesFacts, ip: str, ends: tuple[Target, ...]) -> Finding:
+    """A link to a management processor, or a direct one, may look the same on every machine."""
+    used = any(ip in taken_addresses(facts.node(end.node).facts) for end in ends)
+    speak = FAULT.error if used else FAULT.warning
+    unused = "" if used else "; neither NCCL, Gloo nor the meeting of the nodes takes it"
+    return speak(
         f"{text.names(end.node for end in ends)} have the same address {ip}",
         reason="they answer in turn, and a connection from one of them to the other never leaves "
-        "the machine",
+        f"the machine{unused}",
         evidence=[
             Evidence(quote=f"{end.node}: {end.interface} has {ip}", source="ip", host=end.node)
             for end in ends[:SHOWN]
