@@ -6,16 +6,18 @@ import argparse
 import contextlib
 import os
 import socket
+import time
 from typing import TYPE_CHECKING
 
 from holdfast.cli import streams
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.check.nodes.messages import Arrival, Finish
     from holdfast.findings import Finding
+    from holdfast.nodes.channel import Channel
     from holdfast.nodes.reach.meeting import MeetingPlan
     from holdfast.nodes.token import Token
 
@@ -23,6 +25,7 @@ JOIN_SECONDS = 30.0
 """how long a node looks for its coordinator, which may be started later"""
 TOKEN_SECONDS = 5.0
 """how long it then looks for the coordinator's token on a file server"""
+TOKEN_AGAIN = 1.0
 
 
 def serve_over_pipes(arguments: argparse.Namespace) -> int:
@@ -64,19 +67,32 @@ def join_check(arguments: argparse.Namespace, plan: MeetingPlan) -> int | list[F
 
     from holdfast.check.nodes import messages
     from holdfast.check.nodes.member import serve
-    from holdfast.nodes.channel_errors import CouldNotJoin
+    from holdfast.nodes.channel_errors import CouldNotJoin, WrongToken
     from holdfast.nodes.handshake import Introduction
     from holdfast.nodes.join import join
 
+    async def joined(token: Token) -> Channel:
+        """Node 0 of a Slurm step may hand its token over later than we looked for it."""
+        end = time.monotonic() + (arguments.wait or JOIN_SECONDS)
+        later = _handed_later(arguments, plan)
+        while True:
+            token = (later() if later else None) or token
+            try:
+                return await join(
+                    plan.host,
+                    plan.port,
+                    token=token,
+                    understands=messages.Request,
+                    me=Introduction(node=socket.gethostname()),
+                    seconds=max(0.1, end - time.monotonic()),
+                )
+            except WrongToken:
+                if later is None or time.monotonic() >= end:
+                    raise
+                await asyncio.sleep(TOKEN_AGAIN)
+
     async def member(token: Token) -> Finish:
-        channel = await join(
-            plan.host,
-            plan.port,
-            token=token,
-            understands=messages.Request,
-            me=Introduction(node=socket.gethostname()),
-            seconds=arguments.wait or JOIN_SECONDS,
-        )
+        channel = await joined(token)
         try:
             return await serve(channel, arrival_of(plan))
         finally:
@@ -119,6 +135,17 @@ def arrival_of(plan: MeetingPlan) -> Arrival:
 
     name = plan.own_name or socket.gethostname()
     return messages.Arrival(host=name, index=plan.index, rack=plan.rack)
+
+
+def _handed_later(
+    arguments: argparse.Namespace, plan: MeetingPlan
+) -> Callable[[], Token | None] | None:
+    from holdfast.nodes.reach.shared_token import handed_token
+    from holdfast.nodes.token import VARIABLE
+
+    if not plan.names or arguments.token_file or VARIABLE in os.environ:
+        return None
+    return lambda: handed_token(plan.job, os.environ, seconds=0)
 
 
 @contextlib.contextmanager

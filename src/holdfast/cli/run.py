@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from holdfast.run.launch.flags import RunFlags
 
 SUMMARY = "start a training as torchrun does; notice, name, keep the evidence, restart"
-FOUND = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +56,7 @@ def _or_own_failure(work: Callable[[], int]) -> int:
 def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
     from holdfast.cli import run_checks
     from holdfast.cli.run_files import RunFiles
+    from holdfast.run.launch import exit_codes
     from holdfast.run.runs import leftovers
     from holdfast.run.watch.watch import Watch
     from holdfast.view.run_screen import Screen
@@ -67,13 +67,16 @@ def _launch(flags: RunFlags, argv: Sequence[str]) -> int:
     run_checks.refuse_missing_script(flags)
     left = leftovers.end(flags.runs)  # first: what they hold would fail the checks
     facts = run_checks.look_first(flags, world) if flags.check else None
-    if facts is not None and run_checks.refuses(facts):
-        return FOUND
+    unfit = run_checks.refuses(facts) if facts is not None else ""
     screen = Screen(sys.stderr)
     if flags.meeting:
         from holdfast.cli import run_nodes
 
-        return run_nodes.launch(flags, flags.meeting, argv, screen, facts=facts, left=left)
+        return run_nodes.launch(
+            flags, flags.meeting, argv, screen, facts=facts, left=left, unfit=unfit
+        )
+    if unfit:
+        return exit_codes.CHECKS_FAILED
     files = RunFiles(flags, argv, screen, facts=facts)
     files.begin(flags, world, left)
     watch = Watch(

@@ -49,4 +49,5 @@ def node_card(here: NodeStart, *, towards: str) -> NodeCard:
         role=here.flags.torchrun.role,
         job=_command(here.flags),
         facts=facts,
+        unfit=here.unfit,
     )

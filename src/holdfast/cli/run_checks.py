@@ -57,9 +57,9 @@ def without_environment(facts: MachineFacts) -> MachineFacts:
     return msgspec.structs.replace(facts, plan=plan)
 
 
-def refuses(facts: MachineFacts) -> bool:
-    """The quick checks of this machine; an error stops the start, with the finding. Errors of GPUs
-    are said, and the start goes on: a job may not need them."""
+def refuses(facts: MachineFacts) -> str:
+    """The quick checks of this machine; an error stops the start, with the finding: its headline.
+    Errors of GPUs are said, and the start goes on: a job may not need them."""
     from holdfast import catalogue
     from holdfast.findings import Status
     from holdfast.view import text
@@ -67,11 +67,12 @@ def refuses(facts: MachineFacts) -> bool:
     findings = catalogue.check(facts, catalogue.choose([], []))
     errors = [f for f in findings if f.status is Status.ERROR]
     if not errors:
-        return False
+        return ""
     colour = text.wants_colour(sys.stderr)
     streams.remark("\n\n".join(text.finding(item, colour=colour) for item in errors))
-    if not any(catalogue.stops_a_start(item) for item in errors):
+    stops = next(filter(catalogue.stops_a_start, errors), None)
+    if stops is None:
         streams.remark("starting: a job that uses no GPU is not affected")
-        return False
+        return ""
     streams.remark("hint: fix it, or skip the checks with `holdfast run --no-check …`")
-    return True
+    return f"{stops.slug}: {stops.summary}"

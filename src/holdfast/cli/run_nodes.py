@@ -15,11 +15,12 @@ from holdfast.cli.run_files import RunFiles
 
 if TYPE_CHECKING:
     from holdfast.analysis.machine import MachineFacts
-    from holdfast.nodes.reach.meeting import MeetingPlan
+    from holdfast.nodes.reach.meeting import MeetingPlan, MeetingRole
     from holdfast.nodes.token import Token
     from holdfast.run.launch.flags import RunFlags
     from holdfast.run.launch.node_flags import RunMeeting
     from holdfast.run.nodes.coordination import Coordination
+    from holdfast.run.nodes.joining import MayChange
     from holdfast.run.nodes.link.interface import CoordinatorLink
     from holdfast.run.nodes.member_watch import MemberWatch
     from holdfast.run.nodes.membership import Membership
@@ -49,6 +50,8 @@ class NodeStart(NamedTuple):
     """addresses of this node"""
     network: MachineFacts
     """for the choice of an interface; read also where the checks are not wanted"""
+    unfit: str = ""
+    """what the checks of this machine found, which keeps it from starting"""
 
     @property
     def plan(self) -> MeetingPlan:
@@ -67,14 +70,15 @@ def launch(
     *,
     facts: MachineFacts | None,
     left: EndedLeftovers,
+    unfit: str,
 ) -> int:
     from holdfast.check.readers.network import own_addresses
     from holdfast.cli import run_checks
     from holdfast.nodes.channel_errors import CannotListen
     from holdfast.nodes.reach.meeting import MeetingRole
-    from holdfast.nodes.reach.run_meeting import meeting_doubt, misresolved, run_role
+    from holdfast.nodes.reach.run_meeting import meeting_doubt, misresolved
     from holdfast.run.launch.launch import nproc
-    from holdfast.run.nodes.joining import resolve
+    from holdfast.run.nodes.joining import ThisNodeIsMeant, resolve
     from holdfast.view import run_screen
 
     plan = meeting.plan
@@ -83,17 +87,25 @@ def launch(
     resolved, _ = resolve(plan.host)
     own = own_addresses()
     network = facts or run_checks.look_first(flags, nproc(flags), run_checks.NETWORK)
-    here = NodeStart(flags, meeting, argv, screen, facts, left, resolved, own, network)
+    here = NodeStart(flags, meeting, argv, screen, facts, left, resolved, own, network, unfit)
+    if unfit:
+        from holdfast.cli import run_unfit
+
+        return run_unfit.tell_others(here)
     if meeting.etcd:
         from holdfast.cli import run_etcd
 
         return run_etcd.launch(here, meeting.etcd)
-    role, why = run_role(plan, resolved=resolved, own=here.own, is_host=meeting.is_host)
+    role, why = role_of(here)
     if role is MeetingRole.JOIN:
-        return _join(here, why)
-    if doubt := meeting_doubt(plan, resolved=resolved, own=here.own):
+        try:
+            return _join(here, why)
+        except ThisNodeIsMeant as meant:
+            here = here._replace(resolved=meant.resolved)
+            role, why = role_of(here)
+    if doubt := meeting_doubt(plan, resolved=here.resolved, own=here.own):
         screen.say(doubt)
-    if wrong := misresolved(plan, resolved=resolved, own_name=here.name):
+    if wrong := misresolved(plan, resolved=here.resolved, own_name=here.name):
         screen.say(run_screen.named("notice", "hostname-misresolves", wrong))
         screen.say(f"hint: correct the line of {plan.host} in /etc/hosts here, or name an address")
     try:
@@ -104,6 +116,18 @@ def launch(
         raise
 
 
+def role_of(here: NodeStart) -> tuple[MeetingRole, str]:
+    from holdfast.nodes.reach.meeting import is_address
+    from holdfast.nodes.reach.run_meeting import run_role
+    from holdfast.run.nodes.joining import own_names
+
+    names = () if is_address(here.plan.host) else own_names()
+    is_host = here.meeting.is_host
+    return run_role(
+        here.plan, resolved=here.resolved, own=here.own, own_names=names, is_host=is_host
+    )
+
+
 def _coordinate(here: NodeStart, why: str) -> int:
     from holdfast.nodes.reach.run_meeting import listen_addresses
     from holdfast.run.nodes.interface_rounds import InterfaceRounds
@@ -112,8 +136,8 @@ def _coordinate(here: NodeStart, why: str) -> int:
 
     flags, meeting, plan, screen = here.flags, here.meeting, here.plan, here.screen
     addresses = listen_addresses(plan, resolved=here.resolved, own=here.own)
-    card = node_card(here, towards=_own_place(here))
-    with _token(here, coordinates=True) as token, contextlib.ExitStack() as closing:
+    card = node_card(here, towards=own_place(here))
+    with token_of(here, coordinates=True) as token, contextlib.ExitStack() as closing:
         run = new_run_id(here)
         link = ListeningLink(
             addresses,
@@ -183,6 +207,7 @@ def coordinated(
 
 def _join(here: NodeStart, why: str) -> int:
     from holdfast.nodes.channel_errors import ChannelError
+    from holdfast.nodes.reach.meeting import MeetingRole
     from holdfast.run.launch import exit_codes
     from holdfast.run.launch.rank_fence import RankFence
     from holdfast.run.nodes.interface_rounds import InterfaceRounds
@@ -193,8 +218,14 @@ def _join(here: NodeStart, why: str) -> int:
     flags, meeting, plan, screen = here.flags, here.meeting, here.plan, here.screen
     card = node_card(here, towards=own_address_towards(here.resolved, plan.port))
     screen.say(f"joining {plan.nodes} nodes at {plan.host}:{plan.port}: {why}")
+
+    def is_meant(resolved: tuple[str, ...]) -> bool:
+        """A name that did not resolve before may be this node's: role by role, decided again."""
+        then = here._replace(resolved=resolved)
+        return not here.resolved and bool(resolved) and role_of(then)[0] is not MeetingRole.JOIN
+
     try:
-        with _token(here, coordinates=False) as token:
+        with token_of(here, coordinates=False) as token:
             link = join_coordinator(
                 plan,
                 token=token,
@@ -203,6 +234,7 @@ def _join(here: NodeStart, why: str) -> int:
                 seconds=meeting.join_timeout,
                 own=here.own,
                 say=screen.say,
+                may_change=_handed_later(here)._replace(is_meant=is_meant),
             )
     except ChannelError as problem:
         screen.say(f"not started: {problem.sentence}")
@@ -267,7 +299,7 @@ def name_run(flags: RunFlags, run: str) -> None:
         flags.torchrun.rdzv_id = run
 
 
-def _own_place(here: NodeStart) -> str:
+def own_place(here: NodeStart) -> str:
     """The coordinator's own address, where the meeting place names it."""
     return next((a for a in here.resolved if a in here.own and not a.startswith("127.")), "")
 
@@ -281,8 +313,23 @@ def given_token(meeting: RunMeeting) -> Token | None:
     return token.token_from_environment(os.environ)
 
 
+def _token_job(here: NodeStart) -> str:
+    return f"run.{here.plan.job}"
+
+
+def _handed_later(here: NodeStart) -> MayChange:
+    """Node 0 of a Slurm step may start, and hand over its token, minutes after the others."""
+    from holdfast.nodes.reach.shared_token import handed_token
+    from holdfast.run.nodes.joining import NOTHING_CHANGES, MayChange
+
+    if not here.plan.names or given_token(here.meeting):
+        return NOTHING_CHANGES
+    job = _token_job(here)
+    return MayChange(lambda: handed_token(job, os.environ, seconds=0), waits_for_token=True)
+
+
 @contextlib.contextmanager
-def _token(here: NodeStart, *, coordinates: bool) -> Iterator[Token]:
+def token_of(here: NodeStart, *, coordinates: bool) -> Iterator[Token]:
     """What the user gave to all nodes; else what node 0 of a Slurm step hands over; else none.
 
     The open one is the same for all runs: nodes may name one place by name and by address. Runs
@@ -292,7 +339,7 @@ def _token(here: NodeStart, *, coordinates: bool) -> Iterator[Token]:
     from holdfast.nodes.reach.shared_token import handed_token, offered_token
 
     none = token.open_token("holdfast run")
-    job = f"run.{here.plan.job}"
+    job = _token_job(here)
     if given := given_token(here.meeting):
         yield given
     elif not here.plan.names:

@@ -107,8 +107,8 @@ OWN = ("127.0.0.1", "10.0.0.1")
         (C10D, ("10.0.0.1",), MeetingRole.COORDINATE_IF_FREE),
         (C10D, ("10.0.0.2",), MeetingRole.JOIN),
         ({**C10D, "endpoint": "a:1"}, ("127.0.1.1",), MeetingRole.COORDINATE_IF_FREE),
-        # the first node of two behind a router whose address was named
-        ({**C10D, "node_rank": 0}, ("203.0.113.7",), MeetingRole.COORDINATE),
+        # torchrun ignores a rank beside an endpoint: batch scripts give 0 to every node
+        ({**C10D, "node_rank": 0}, ("10.0.0.2",), MeetingRole.JOIN),
         ({**C10D, "node_rank": 1}, ("203.0.113.7",), MeetingRole.JOIN),
         ({"nnodes": "2", "master_addr": "h", "node_rank": 0}, (), MeetingRole.COORDINATE),
         ({"nnodes": "2", "master_addr": "h", "node_rank": 1}, ("10.0.0.1",), MeetingRole.JOIN),
@@ -120,6 +120,38 @@ def test_who_coordinates(
     typed: dict[str, Any], resolved: tuple[str, ...], expected: MeetingRole
 ) -> None:
     assert run_role(plan(**typed), resolved=resolved, own=OWN)[0] is expected
+
+
+def test_a_name_of_several_machines_makes_none_of_them_the_coordinator() -> None:
+    service = plan(**{**C10D, "endpoint": "train:1"})
+    with pytest.raises(ConfigError, match=r"several machines here \(10.0.0.1, 10.0.0.2\)"):
+        run_role(service, resolved=("10.0.0.2", "10.0.0.1"), own=OWN)
+    own = ("127.0.1.1", "10.0.0.1", "fe80::1")
+    assert run_role(service, resolved=own, own=OWN)[0] is MeetingRole.COORDINATE_IF_FREE
+    node_0 = plan(**{**C10D, "endpoint": "train-0.train:1"})
+    called = ("train-0", "train-0.train.default.svc.cluster.local")
+    for resolved in ((), ("10.0.0.1", "10.9.0.1")):
+        found, _ = run_role(node_0, resolved=resolved, own=OWN, own_names=called)
+        assert found is MeetingRole.COORDINATE_IF_FREE
+    found, _ = run_role(node_0, resolved=(), own=OWN, own_names=("train-1", "train-1.train.x"))
+    assert found is MeetingRole.JOIN
+
+
+def test_rank_zero_on_every_node_starts_no_two_jobs() -> None:
+    typed: dict[str, Any] = {"nnodes": "1:2", "master_addr": "h", "node_rank": 0}
+    with pytest.raises(ConfigError, match="every node that is given rank 0"):
+        run_role(plan(**typed), resolved=("10.0.0.2",), own=OWN)
+    assert run_role(plan(**typed), resolved=("10.0.0.1",), own=OWN)[0] is MeetingRole.COORDINATE
+    assert run_role(plan(**typed), resolved=("10.0.0.2",), own=OWN, is_host=True)[0] is (
+        MeetingRole.COORDINATE
+    )
+
+
+def test_a_rank_that_a_batch_script_expanded_once_is_refused_or_ignored() -> None:
+    with pytest.raises(ConfigError, match=r"--node-rank is 0 on node 1 \(SLURM_NODEID\)"):
+        plan(ONE_EACH, nnodes="2", master_addr="n2", node_rank=0)
+    with_endpoint = plan(ONE_EACH, **C10D, node_rank=0)
+    assert (with_endpoint.index, with_endpoint.index_source) == (1, "SLURM_NODEID")
 
 
 @pytest.mark.parametrize("is_host", [True, False])

@@ -75,6 +75,21 @@ def test_the_folder_of_submission_where_home_is_local(tmp_path: Path, shared: se
         assert [file.name for file in tmp_path.iterdir()] == [f".holdfast-check-{JOB}"]
 
 
+def test_the_folder_of_submission_where_no_file_can_be_made_at_home(
+    tmp_path: Path, shared: set[str]
+) -> None:
+    home, submitted = tmp_path / "home", tmp_path / "submitted"
+    submitted.mkdir()
+    home.mkdir()
+    (home / f".holdfast-check-{JOB}.new").mkdir()  # as on a read-only mount: no file comes to be
+    environment = {"HOME": str(home), "SLURM_SUBMIT_DIR": str(submitted)}
+    with offered_token(JOB, environment, shared=shared) as offered:
+        assert offered is not None
+        handed = handed_token(JOB, environment, seconds=0, shared=shared)
+        assert handed is not None
+        assert handed.secret == offered.secret
+
+
 @pytest.mark.parametrize("environment", [{}, {"HOME": "x"}, {"HOME": "/no/such/folder"}])
 def test_without_a_shared_folder_there_is_none(environment: dict[str, str]) -> None:
     with offered_token(JOB, environment) as token:

@@ -30,11 +30,14 @@ class SlurmJob(NodesJob):
     def run_line(self, *flags: str) -> list[str]:
         return [*RUN, *flags, str(TARGET), str(self.folder), str(self.steps_asked)]
 
-    def srun(self, *of_slurm: str, flags: Sequence[str] = ()) -> None:
-        """On two nodes, unless it says otherwise; every line begins with its task's number."""
+    def srun(self, *of_slurm: str, flags: Sequence[str] = (), first: str = "", **more: str) -> None:
+        """On two nodes, unless it says otherwise; every line begins with its task's number. `first`
+        is done in a shell before the launcher; `more` are variables."""
         wanted = ("--nodes=2", "--ntasks-per-node=1", *of_slurm)
-        line = ["srun", "--label", *wanted, *self.run_line(*flags)]
-        variables = [f"{name}={value}" for name, value in self.slurm.environment.items()]
+        shell = ["sh", "-c", f'{first}; exec "$@"', "sh"] if first else []
+        line = ["srun", "--label", *wanted, *shell, *self.run_line(*flags)]
+        environment = {**self.slurm.environment, **more}
+        variables = [f"{name}={value}" for name, value in environment.items()]
         self.start(self.slurm.controller, ["env", *variables, *line])
 
     def sbatch(self, *of_slurm: str, flags: Sequence[str] = ()) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.run.nodes.coordination import Coordination
@@ -80,6 +81,30 @@ class Notes:
 def stack() -> Iterator[contextlib.ExitStack]:
     with contextlib.ExitStack() as everything:
         yield everything
+
+
+def test_a_node_that_fails_its_own_checks_ends_the_start_at_once(
+    stack: contextlib.ExitStack,
+) -> None:
+    job = Job(stack, RoundPolicy(2, 2))
+    found = msgspec.structs.replace(a_card("b"), unfit="own-name: nope0 is no interface")
+    link = stack.enter_context(joined(job.link.port, card=found))
+    with pytest.raises(JobIsOver, match="b cannot start: own-name: nope0 is no interface") as over:
+        job.form()
+    assert over.value.exit_code == 1
+    until(lambda: any(isinstance(message, EndRound) for message in link.news()))
+
+
+def test_the_others_start_without_a_node_that_fails_its_own_checks(
+    stack: contextlib.ExitStack,
+) -> None:
+    job = Job(stack, RoundPolicy(2, 3, last_call=0.5))
+    unfit = msgspec.structs.replace(a_card("b"), unfit="own-name: nope0 is no interface")
+    stack.enter_context(joined(job.link.port, card=unfit))
+    place, waiting = job.form(job.member("c"))
+    assert [node.name for node in place.start.nodes] == ["a", "c"]
+    assert waiting[0].result(LONG)
+    assert "b cannot start: own-name" in job.screen.getvalue()
 
 
 def test_a_round_is_the_same_on_all_nodes(stack: contextlib.ExitStack) -> None:

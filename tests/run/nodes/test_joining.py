@@ -8,17 +8,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.drill.lab import Host
 from holdfast.nodes.channel_errors import ChannelError, Refused, WrongToken
 from holdfast.nodes.reach.meeting import MeetingPlan
+from holdfast.nodes.reach.shared_token import handed_token
 from holdfast.nodes.token import Token, fresh_token, open_token
-from holdfast.run.nodes.joining import join_coordinator, look
+from holdfast.run.nodes.joining import (
+    NOTHING_CHANGES,
+    MayChange,
+    ThisNodeIsMeant,
+    join_coordinator,
+    look,
+)
 from holdfast.run.nodes.link.coordinator_link import ListeningLink
 from holdfast.run.nodes.meeting_sight import MeetingSight
 from holdfast.run.nodes.messages import NodeCard
+from holdfast.system.filesystem import filesystem_at
 from tests.drill.lab.fixture import lab_or_skip
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("joining-lab")]
@@ -57,6 +67,7 @@ def join(
     run: str = "",
     token: Token = TOKEN,
     seconds: float,
+    may_change: MayChange = NOTHING_CHANGES,
 ) -> str:
     """The name that it was admitted by."""
     plan = MeetingPlan(
@@ -76,6 +87,7 @@ def join(
             seconds=seconds,
             own=(here.address,),
             say=say,
+            may_change=may_change,
         )
     name = link.admitted.name
     link.close()
@@ -128,6 +140,55 @@ def test_a_launcher_without_the_token_is_told_how_to_get_it(two: Two) -> None:
     with coordinator(a, PORT + 6, token=fresh_token()), pytest.raises(WrongToken):
         join(b, a.address, PORT + 6, said.append, seconds=0.1)
     assert said[1] == "hint: set HOLDFAST_TOKEN to the same secret on every node"
+
+
+def test_a_token_that_node_0_hands_over_late_is_used(two: Two, tmp_path: Path) -> None:
+    a, b = two
+    said: list[str] = []
+    named: list[str] = []
+    environment = {"HOME": str(tmp_path)}
+    shared = {filesystem_at(str(tmp_path))}  # for this test it is a file server
+    later = MayChange(
+        lambda: handed_token("4711.0", environment, seconds=0, shared=shared), waits_for_token=True
+    )
+    secret = fresh_token()
+    with coordinator(a, PORT + 8, token=secret):
+        waiting = threading.Thread(
+            target=lambda: named.append(
+                join(b, a.address, PORT + 8, said.append, seconds=60, may_change=later)
+            )
+        )
+        waiting.start()
+        end = time.monotonic() + 30
+        while not said and time.monotonic() < end:
+            time.sleep(0.05)
+        (tmp_path / ".holdfast-check-4711.0").touch(mode=0o600)
+        (tmp_path / ".holdfast-check-4711.0").write_bytes(secret.secret)
+        waiting.join(30)
+    assert named == ["b"]
+    assert "wants a token, and this node has none" in said[0]
+
+
+def test_a_name_that_resolves_later_may_be_that_of_this_node(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, b = two
+    said: list[str] = []
+    real = socket.getaddrinfo
+
+    def late(host: str, *rest: Any, **named: Any) -> Any:
+        if host != "late.invalid":
+            return real(host, *rest, **named)
+        if not said:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real(b.address, *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", late)
+    meant = MayChange(is_meant=lambda resolved: b.address in resolved)
+    with pytest.raises(ThisNodeIsMeant) as found:
+        join(b, "late.invalid", PORT + 1, said.append, seconds=60, may_change=meant)
+    assert found.value.resolved == (b.address,)
+    assert "does not resolve on this node" in said[0]
 
 
 def test_a_coordinator_that_comes_late_is_waited_for(two: Two) -> None:

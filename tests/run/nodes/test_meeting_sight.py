@@ -97,7 +97,7 @@ def test_an_address_that_no_node_has_is_named_beside_those_that_this_one_has() -
     sight = MeetingSight(resolved=HERE, error="ETIMEDOUT")
     said = in_words(plan(), sight, own=OWN)
     assert said.sentence.endswith("none of this node's addresses (10.0.0.2) is 10.0.0.1")
-    assert said.hint.endswith("if this machine is meant (NAT), start it with --node-rank 0")
+    assert said.hint.endswith("if this machine is meant (NAT), start it with --rdzv-conf is_host=1")
 
 
 def test_a_node_that_knows_its_rank_is_not_told_of_its_addresses() -> None:

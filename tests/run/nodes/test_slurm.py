@@ -35,6 +35,21 @@ def test_it_starts_by_itself_and_ends_well(slurm: Slurm, tmp_path: Path) -> None
 
 
 @pytest.mark.long
+def test_a_token_that_node_0_hands_over_late_starts_the_job(slurm: Slurm, tmp_path: Path) -> None:
+    """The others look for its file for 5 s, then meet it without a token, which it refuses."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "sitecustomize.py").write_text(
+        "import holdfast.system.filesystem as of\n"
+        f"of.REMOTE |= {{of.filesystem_at({str(tmp_path)!r})}}  # as on a file server\n"
+    )
+    with SlurmJob(slurm, tmp_path, steps=5) as job:
+        job.srun(first='[ "$SLURM_NODEID" = 1 ] || sleep 9', HOME=str(home), PYTHONPATH=str(home))
+        assert job.exit_code() == 0, job.printed()
+    assert "token made for this run" in job.printed()
+
+
+@pytest.mark.long
 def test_a_task_that_is_killed_is_named_and_the_rest_continues(
     slurm: Slurm, tmp_path: Path
 ) -> None:

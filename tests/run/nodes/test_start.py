@@ -56,6 +56,44 @@ def test_other_settings_on_one_node_are_named_on_all_of_them(tmp_path: Path) -> 
             assert set(job.exits(PATIENT).values()) == {1}
 
 
+@pytest.mark.parametrize("number", [1, pytest.param(0, marks=pytest.mark.long)])
+def test_a_node_that_fails_its_own_checks_is_named_on_all_of_them(
+    tmp_path: Path, number: int
+) -> None:
+    with lab_or_skip() as lab:
+        hosts = named_hosts(lab, 2)
+        bad = hosts[number]
+        with NodesJob(lab, hosts, tmp_path) as job:
+            job.start(hosts[1 - number])
+            job.start(bad, ["env", "GLOO_SOCKET_IFNAME=nope0", *job.command(bad)])
+            assert job.exits(PATIENT) == {"alpha": 1, "bravo": 1}, job.screen()
+            says(job, bad, "GLOO_SOCKET_IFNAME")
+            says(job, hosts[1 - number], f"not started: {bad.name} cannot start: .*nope0")
+
+
+@pytest.mark.long
+def test_a_name_means_one_node_or_none_and_may_come_late(tmp_path: Path) -> None:
+    def typed(hosts: Sequence[Host], host: Host) -> list[str]:
+        del host
+        name = "service" if hosts[1].name in started else "late"
+        return ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{name}:{PORT}"]
+
+    started: list[str] = []
+    with lab_or_skip() as lab:
+        hosts = named_hosts(lab, 2)
+        with hosts[1].path("/run/lab/hosts").open("a") as names:
+            names.writelines(f"{host.address} service\n" for host in hosts)
+        with NodesJob(lab, hosts, tmp_path, nnodes="1:2", typed=typed) as job:
+            job.start(hosts[0])
+            says(job, hosts[0], "late .* does not resolve on this node")
+            hosts[0].resolves("late", hosts[0].address)
+            says(job, hosts[0], "coordinating 1:2 nodes at late")
+            started.append(hosts[1].name)
+            job.start(hosts[1])
+            says(job, hosts[1], "service .* is several machines here")
+            assert job.exits(PATIENT, [hosts[1]]) == {hosts[1].name: 2}
+
+
 @pytest.mark.long
 def test_launchers_of_two_runs_do_not_meet(tmp_path: Path) -> None:
     def typed(hosts: Sequence[Host], host: Host) -> list[str]:

@@ -54,10 +54,17 @@ class MeetingRole(enum.Enum):
 
 
 def role(
-    plan: MeetingPlan, *, resolved: Collection[str], own: Collection[str]
+    plan: MeetingPlan,
+    *,
+    resolved: Collection[str],
+    own: Collection[str],
+    own_names: Collection[str] = (),
 ) -> tuple[MeetingRole, str]:
     """What this process does, and why. `resolved` are the addresses of the meeting's host as this
-    node sees them, `own` the addresses of this node.
+    node sees them, `own` the addresses of this node, `own_names` what it is called.
+
+    Raises:
+        ConfigError: every machine of a name would take itself for the one that is meant.
     """
     if not plan.by_address and plan.index is not None:
         if plan.index == 0:
@@ -65,10 +72,20 @@ def role(
         return MeetingRole.JOIN, f"this is node {plan.index} ({plan.index_source})"
     mine = sorted(set(resolved) & set(own)) or [a for a in resolved if _is_loopback(a)]
     place = f"{plan.host} ({plan.host_source})"
+    named = _is_called(plan.host, own_names)
+    others = [ip for ip in resolved if ip not in own and not _stays_here(ip)]
+    if mine and others and not named:
+        raise ConfigError(
+            f"{place} is several machines here ({', '.join([*mine, *others])}), this one among "
+            "them: each would coordinate a job of its own",
+            hint="name one node, on all of them: its own name (a pod: NAME-0.SERVICE) or address",
+        )
+    if named and not resolved:
+        return MeetingRole.COORDINATE_IF_FREE, f"{place} is this node's own name"
     if mine:
         return MeetingRole.COORDINATE_IF_FREE, f"{place} is this node{_at(mine[:1], plan.host)}"
     if not resolved:
-        return MeetingRole.JOIN, f"{place} does not resolve here, so it is another node"
+        return MeetingRole.JOIN, f"{place} does not resolve here so far"
     return MeetingRole.JOIN, f"{place} is another node{_at(resolved, plan.host)}"
 
 
@@ -124,5 +141,21 @@ def is_address(host: str) -> bool:
     return True
 
 
+def _is_called(host: str, own_names: Collection[str]) -> bool:
+    """By its name, or by the beginning of its full name: 'pod-0.service' of
+    'pod-0.service.space.svc.cluster.local'."""
+    host = host.rstrip(".").lower()
+    return any(
+        name == host or name.startswith(f"{host}.") for name in (own.lower() for own in own_names)
+    )
+
+
 def _is_loopback(address: str) -> bool:
     return is_address(address) and ipaddress.ip_address(address).is_loopback
+
+
+def _stays_here(address: str) -> bool:
+    """No other machine is known by it."""
+    return _is_loopback(address) or (
+        is_address(address) and ipaddress.ip_address(address).is_link_local
+    )

@@ -66,6 +66,8 @@ def plan_run(typed: NodeFlags, environment: Mapping[str, str]) -> MeetingPlan | 
         raise ConfigError(f"{source} must be below {counted.most} ({counted.source}), got {index}")
     if in_step:
         _refuse_several_launchers(environment)
+        if not place.typed:
+            _refuse_rank_of_another_node(typed, environment)
         named = slurm.plan_of_step(environment, counted._replace(least=counted.most), None)
     plan = MeetingPlan(
         nodes=counted.most,
@@ -98,20 +100,23 @@ def run_role(
     *,
     resolved: Collection[str],
     own: Collection[str],
+    own_names: Collection[str] = (),
     is_host: bool | None = None,
 ) -> tuple[MeetingRole, str]:
     """What this launcher does, and why; `is_host` as torchrun's users set it by --rdzv-conf."""
     if is_host is not None:
         said = "--rdzv-conf is_host"
         return (MeetingRole.COORDINATE, f"{said}=1") if is_host else (MeetingRole.JOIN, f"{said}=0")
-    here, why = role(plan, resolved=resolved, own=own)
-    if here is MeetingRole.JOIN and plan.by_address and _typed_rank_zero(plan):
-        return MeetingRole.COORDINATE, f"this is node 0 ({plan.index_source})"
+    here, why = role(plan, resolved=resolved, own=own, own_names=own_names)
+    elsewhere = resolved and not set(resolved) & set(own) and not all(map(_is_loopback, resolved))
+    if here is MeetingRole.COORDINATE and plan.least and elsewhere and not plan.names:
+        raise ConfigError(
+            f"{why}, and {plan.host} ({plan.host_source}) is {', '.join(resolved)}, which is no "
+            f"address of this node: with --nnodes {plan.least}:{plan.nodes} every node that is "
+            "given rank 0 would start a job of its own",
+            hint="on this node only, if that address leads here (NAT): --rdzv-conf is_host=1",
+        )
     return here, why
-
-
-def _typed_rank_zero(plan: MeetingPlan) -> bool:
-    return plan.index == 0 and plan.index_source in ("--node-rank", "PET_NODE_RANK")
 
 
 def listen_addresses(
@@ -141,7 +146,7 @@ def meeting_doubt(plan: MeetingPlan, *, resolved: Collection[str], own: Collecti
         return (
             f"{plan.host} ({plan.host_source}) is {there}, and none of this node's addresses "
             f"({mine}) is: the others come here only if that address is forwarded to this machine "
-            "(NAT); is node rank 0 given to one node only?"
+            "(NAT); is is_host=1, or node rank 0, given to one node only?"
         )
     return ""
 
@@ -266,7 +271,7 @@ def _without_place(counted: NodeCount, place: _Place | None, *, first: bool) -> 
 def _index(
     typed: NodeFlags, environment: Mapping[str, str], *, in_step: bool
 ) -> tuple[int | None, str]:
-    if typed.node_rank is not None:
+    if typed.node_rank is not None and not in_step:
         return typed.node_rank, "--node-rank"
     names = ("SLURM_NODEID",) if in_step else ("NODE_RANK", "JOB_COMPLETION_INDEX")
     if environment.get("OMPI_COMM_WORLD_LOCAL_SIZE") == "1":
@@ -275,6 +280,17 @@ def _index(
         if (number := number_in(environment, name)) is not None:
             return number, name
     return None, ""
+
+
+def _refuse_rank_of_another_node(typed: NodeFlags, environment: Mapping[str, str]) -> None:
+    """Where the nodes meet by rank. With an endpoint torchrun ignores the rank, and so do we."""
+    index = number_in(environment, "SLURM_NODEID")
+    if typed.node_rank not in (None, index):
+        raise ConfigError(
+            f"--node-rank is {typed.node_rank} on node {index} (SLURM_NODEID): a batch script "
+            "expands variables once, on the first node",
+            hint="leave out --node-rank: Slurm numbers the nodes",
+        )
 
 
 def _refuse_several_launchers(environment: Mapping[str, str]) -> None:

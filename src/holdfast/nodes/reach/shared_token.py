@@ -22,6 +22,7 @@ from holdfast.system import deadline
 from holdfast.system.filesystem import REMOTE, filesystem_at
 
 FOLDERS = ("HOME", "SLURM_SUBMIT_DIR")
+"""the first of them on a file server in which a file can be made; the others look in both"""
 WRITE_SECONDS = 2.0
 POLL = 0.1
 
@@ -51,7 +52,7 @@ def handed_token(
     shared: Collection[str] = REMOTE,
 ) -> Token | None:
     """As another node: the token of the coordinator, once its file is there; None where no folder
-    is on a file server, or no file came within `seconds`.
+    is on a file server, or no file came within `seconds` (0: it is looked for once).
     """
     path = _in_child(
         lambda: _appeared(job, environment, shared, time.monotonic() + seconds),
@@ -67,9 +68,13 @@ def _in_child(question: Callable[[], str], *, seconds: float) -> str:
 
 
 def _write(job: str, environment: Mapping[str, str], shared: Collection[str], token: Token) -> str:
-    path = _path(job, environment, shared)
-    if not path:
-        return ""
+    for path in _paths(job, environment, shared):
+        with contextlib.suppress(OSError):
+            return _written(path, token)
+    return ""
+
+
+def _written(path: str, token: Token) -> str:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)  # of an earlier start of this very step
     new = f"{path}.new"
@@ -88,21 +93,31 @@ def _remove(path: str) -> str:
 
 
 def _appeared(job: str, environment: Mapping[str, str], shared: Collection[str], end: float) -> str:
-    path = _path(job, environment, shared)
-    while path and time.monotonic() < end:
-        # NFS remembers that a file was not there until its folder is read again.
-        if os.path.basename(path) in os.listdir(os.path.dirname(path)):
+    paths = _paths(job, environment, shared)
+    while paths:
+        for path in sorted(filter(_is_there, paths), key=os.path.getmtime, reverse=True):
             with contextlib.suppress(ConfigError):
                 token_from_file(path)
                 return path
+        if time.monotonic() >= end:
+            break
         time.sleep(POLL)
     return ""
 
 
-def _path(job: str, environment: Mapping[str, str], shared: Collection[str]) -> str:
+def _is_there(path: str) -> bool:
+    """NFS remembers that a file was not there until its folder is read again."""
+    with contextlib.suppress(OSError):
+        return os.path.basename(path) in os.listdir(os.path.dirname(path))
+    return False
+
+
+def _paths(job: str, environment: Mapping[str, str], shared: Collection[str]) -> list[str]:
     """The same on all nodes: srun gives them the same environment."""
-    for name in FOLDERS:
-        folder = environment.get(name, "")
-        if os.path.isabs(folder) and os.path.isdir(folder) and filesystem_at(folder) in shared:
-            return os.path.join(folder, f".holdfast-check-{re.sub(r'[^A-Za-z0-9.-]', '_', job)}")
-    return ""
+    name = f".holdfast-check-{re.sub(r'[^A-Za-z0-9.-]', '_', job)}"
+    folders = dict.fromkeys(environment.get(one, "") for one in FOLDERS)
+    return [
+        os.path.join(folder, name)
+        for folder in folders
+        if os.path.isabs(folder) and os.path.isdir(folder) and filesystem_at(folder) in shared
+    ]

@@ -91,6 +91,8 @@ class Coordination:
         self._joined_at: dict[str, float] = {}
         self._told: dict[str, tuple[ToldToStop, float]] = {}
         self._reports: dict[str, NodeReport] = {}
+        self._unfit: dict[str, str] = {}
+        """nodes that fail their own checks, and what was found there"""
         self._lost: dict[str, Heard] = {}
         """nodes of this round that were lost in it: a new launcher there has none of its ranks"""
         self._events: list[tuple[int, dict[str, Any]]] = []
@@ -144,12 +146,20 @@ class Coordination:
             again = Heard("lost", 0.0, "closed", "its launcher was started again", True, True)
             self._lost.setdefault(node, again)
         self._rounds.joined(node, news.card, resumed=news.resumed)
+        self._unfit.pop(node, None)
+        if news.card.unfit:
+            self._unfit[node] = news.card.unfit
+            self._rounds.leave_out([node])
         self._reached_us_at[node] = news.reached_us_at
         if not news.resumed:
             self._joined_at[node] = now
             if self._gate and news.clock:
                 self._gate.clocks[node] = news.clock
-            self._screen.say(f"{node} has joined ({text.counted(news.card.nproc, 'rank')})")
+            ranks = text.counted(news.card.nproc, "rank")
+            fails = f"{node} cannot start: {news.card.unfit}"
+            self._screen.say(fails if news.card.unfit else f"{node} has joined ({ranks})")
+            if news.card.unfit:
+                self.say([fails])
 
     def _take_in(self, node: str, message: object, now: float) -> None:
         if isinstance(message, NodeReport):
@@ -195,6 +205,10 @@ class Coordination:
             self._link.wait(LOOK_AGAIN)
 
     def _look_before_start(self, now: float) -> None:
+        fit = self._policy.most - len(self._unfit)
+        if self._unfit and self._rounds.current is None and fit < self._policy.least:
+            node, found = next(iter(self._unfit.items()))
+            self._end_job(f"not started: {node} cannot start: {found}", exit_codes.CHECKS_FAILED)
         if self._gate is None:
             return
         news = self._gate.look(self._rounds.cards(), now)

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from holdfast.analysis.machine import StoreAnswer, Unread
 from holdfast.nodes.channel_errors import (
@@ -15,6 +16,7 @@ from holdfast.nodes.channel_errors import (
     CouldNotJoin,
     NotHoldfast,
     Refused,
+    WrongToken,
     WrongVersion,
 )
 from holdfast.nodes.reach.meeting import MeetingPlan
@@ -41,6 +43,27 @@ REFUSED_PAUSE = 2.0
 Say = Callable[[str], None]
 
 
+class ThisNodeIsMeant(Exception):  # noqa: N818 - its name is what happened
+    """The place's name resolves by now, and to this node: it does not join, it coordinates."""
+
+    def __init__(self, resolved: tuple[str, ...]) -> None:
+        self.resolved = resolved
+
+
+class MayChange(NamedTuple):
+    """What is asked again while the coordinator is awaited."""
+
+    newer_token: Callable[[], Token | None] = lambda: None
+    """that is handed over by now"""
+    waits_for_token: bool = False
+    """node 0 may hand it over much later"""
+    is_meant: Callable[[tuple[str, ...]], bool] = lambda _: False
+    """whether a name that resolves to these addresses means this node"""
+
+
+NOTHING_CHANGES = MayChange()
+
+
 def join_coordinator(
     plan: MeetingPlan,
     *,
@@ -50,14 +73,17 @@ def join_coordinator(
     seconds: float,
     own: Collection[str],
     say: Say,
+    may_change: MayChange = NOTHING_CHANGES,
 ) -> JoinedLink:
-    """Raises the last ChannelError when the join timeout is over, or what no waiting can change."""
+    """Raises ThisNodeIsMeant; the last ChannelError when the join timeout is over, or what no
+    waiting can change."""
     began = time.monotonic()
     teller = _Teller(say)
     connected_before = False
     while True:
         pause = 0.0
         left = began + seconds - time.monotonic()
+        token = may_change.newer_token() or token
         try:
             return JoinedLink(
                 plan.host,
@@ -71,6 +97,8 @@ def join_coordinator(
             raise
         except (CouldNotJoin, ChannelClosed, ChannelTimeout, NotHoldfast) as problem:
             sight = look(plan.host, plan.port)
+            if sight.error and may_change.is_meant(sight.resolved):
+                raise ThisNodeIsMeant(sight.resolved) from None
             if not sight.error and not sight.resolve_error and not connected_before:
                 connected_before = True  # the coordinator may have come this very moment
                 continue
@@ -82,7 +110,8 @@ def join_coordinator(
         except ChannelError as problem:  # it is known there, and not admitted
             slug = "rendezvous-config" if isinstance(problem, Refused) else ""
             seen = SightWords(problem.sentence, problem.hint, slug)
-            end, failure = began + min(seconds, REFUSED_SECONDS), problem
+            in_time = isinstance(problem, WrongToken) and may_change.waits_for_token
+            end, failure = began + (seconds if in_time else min(seconds, REFUSED_SECONDS)), problem
             pause = REFUSED_PAUSE
         teller.tell(seen, time.monotonic())
         if time.monotonic() >= end:
@@ -143,6 +172,17 @@ def resolve(host: str) -> tuple[tuple[str, ...], str]:
         return (), f"no answer within {RESOLVE_SECONDS:g} s"
     words = answer.decode()
     return ((), words[1:]) if words.startswith("!") else (tuple(words.split(",")), "")
+
+
+def own_names() -> tuple[str, ...]:
+    """The name of this machine, and its full one, which a name server may have to be asked for."""
+
+    def ask() -> bytes:
+        return socket.getfqdn().encode()
+
+    answer = deadline.ask({"name": ask}, seconds=RESOLVE_SECONDS)["name"]
+    full = () if isinstance(answer, Unread) else (answer.decode(),)
+    return (socket.gethostname(), *full)
 
 
 def _answered(address: str, port: int) -> Answered:

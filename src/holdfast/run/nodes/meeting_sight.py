@@ -96,7 +96,7 @@ def _unanswered(
     if plan.by_address:
         mine = text.names(sorted(ip for ip in own if _counts(ip))) or "none"
         seen += f"; none of this node's addresses ({mine}) is {host}"
-        hint += "; if this machine is meant (NAT), start it with --node-rank 0"
+        hint += "; if this machine is meant (NAT), start it with --rdzv-conf is_host=1"
     return SightWords(seen, hint, slug)
 
 

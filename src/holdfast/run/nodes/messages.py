@@ -46,6 +46,8 @@ class NodeCard(RunMessage, frozen=True):
     """script and arguments, without secrets: nodes of one job have the same"""
     facts: MachineFacts | None = None
     """what the quick checks read, without the environment; None with --no-check"""
+    unfit: str = ""
+    """what its own checks found, which keeps it from starting: it came to say so, and ends"""
 
 
 class Ready(RunMessage, frozen=True):
