@@ -170,6 +170,13 @@ print(sum(name.startswith("holdfast.faults.") for name in sys.modules))
     assert int(imported) < 5
 
 
+def test_pages_are_there_where_python_drops_docstrings() -> None:
+    program = "from holdfast import catalogue; print([e.page for e in catalogue.entries()])"
+    command = [sys.executable, "-OO", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{[entry.page for entry in ENTRIES]}\n"
+
+
 @pytest.mark.parametrize("name", ["HOLD101", "hold1", "1", "Port-In-Use", "9"])
 def test_a_choice_by_files_is_the_choice_among_all(name: str) -> None:
     among_all = [e.fault for e in ENTRIES if catalogue._is_named(e.fault, name)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
@@ -9,6 +10,7 @@ import os
 import pkgutil
 import re
 from collections.abc import Collection, Iterable
+from types import ModuleType
 from typing import NamedTuple
 
 import msgspec
@@ -58,12 +60,20 @@ FAMILIES = {
 PLAIN = RunTraits(priority=1000)
 
 
+_DOCSTRING = re.compile(r'r?""".*?"""', re.DOTALL)
+
+
 class Entry:
     """A fault and its page."""
 
-    def __init__(self, fault: Fault, page: Page) -> None:
-        self.fault = fault
-        self.page = page
+    def __init__(self, module: ModuleType) -> None:
+        self.fault: Fault = module.FAULT
+        self._module = module
+
+    @functools.cached_property
+    def page(self) -> Page:
+        """Read when it is shown: what checks a machine or watches a job needs none."""
+        return page_of(self.fault, _docstring(self._module))
 
 
 @functools.cache
@@ -81,8 +91,14 @@ def entries() -> tuple[Entry, ...]:
 
 @functools.cache
 def _entry(module: str) -> Entry:
-    loaded = importlib.import_module(module)
-    return Entry(loaded.FAULT, page_of(loaded.FAULT, loaded.__doc__ or ""))
+    return Entry(importlib.import_module(module))
+
+
+def _docstring(module: ModuleType) -> str:
+    """From the file where Python has dropped it (`python -OO`, PYTHONOPTIMIZE=2)."""
+    if module.__doc__ is None and (written := _DOCSTRING.match(inspect.getsource(module))):
+        return str(ast.literal_eval(written.group()))
+    return module.__doc__ or ""
 
 
 def _by_code(found: Iterable[Entry]) -> tuple[Entry, ...]:
