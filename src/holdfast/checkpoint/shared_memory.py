@@ -26,6 +26,7 @@ import torch
 
 from holdfast.checkpoint.memory_pages import map_pages
 from holdfast.checkpoint.memory_room import MARGIN, NoRoomError, memory_room
+from holdfast.system.kernel_calls import memory_file
 from holdfast.text import size as in_words
 
 _STEP = 4 << 20
@@ -45,7 +46,7 @@ class SharedMemory:
     """A memfd and its mapping. Only one thread takes, and only while nothing is copied."""
 
     def __init__(self, *, room: Callable[[], int | None] = memory_room) -> None:
-        self.fd = os.memfd_create("holdfast-state")
+        self.fd = memory_file("holdfast-state")
         self.capacity = 0
         self.map: mmap.mmap | None = None
         self.border = 0

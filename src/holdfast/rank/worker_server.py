@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.system.kernel_calls import memory_file
+
 
 class WorkerServer:
     def __init__(self, path: str) -> None:
@@ -52,7 +54,7 @@ def without_lines(mark: bytes) -> Iterator[None]:
         yield
         return
     try:
-        aside = os.memfd_create("holdfast-stderr", os.MFD_CLOEXEC)
+        aside = memory_file("holdfast-stderr")
         try:
             os.dup2(aside, 2)
             try:

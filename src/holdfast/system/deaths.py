@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.analysis.scene.scene import Death
+from holdfast.system import kernel_calls
 
 UNKNOWN = 256
 """The code of a process that was reaped before we could look: no real status has this value."""
@@ -113,7 +114,7 @@ class DeathWatch:
         by_descriptor = {watched.descriptor: watched for watched in self._watched}
         for descriptor, _ in self._ready.poll(0, max(1, len(self._watched))):
             watched = by_descriptor[descriptor]
-            self._note(watched, _status(os.P_PIDFD, descriptor))
+            self._note(watched, _status(kernel_calls.P_PIDFD, descriptor))
             self._ready.unregister(descriptor)
             os.close(descriptor)
         for watched in [w for w in self._watched if w.descriptor is None]:
@@ -130,7 +131,7 @@ class DeathWatch:
 
 def _pidfd(pid: int) -> int | None:
     try:
-        return os.pidfd_open(pid)
+        return kernel_calls.pidfd_open(pid)
     except ProcessLookupError:
         raise
     except OSError:  # ENOSYS before Linux 5.3, EPERM from an old container's seccomp filter

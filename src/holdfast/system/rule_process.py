@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.system import rule_worker
+from holdfast.system.kernel_calls import memory_file
 from holdfast.system.rule_worker import BUDGET, CURRENT, FRAME
 
 QUEUE = 16 << 20
@@ -106,7 +107,7 @@ class RuleProcess:
         self._failures: list[SearchFailure] = []
         self._lost = 0
         self._deaths = 0
-        self._page = os.memfd_create("holdfast-rules", os.MFD_CLOEXEC)
+        self._page = memory_file("holdfast-rules")
         os.truncate(self._page, CURRENT.size)
         self._current = mmap.mmap(self._page, CURRENT.size)
         self._process: subprocess.Popen[bytes] | None = None

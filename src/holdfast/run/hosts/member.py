@@ -26,6 +26,7 @@ from holdfast.nodes.pipes import channel_over_stdio
 from holdfast.nodes.reach.meeting import DEFAULT_STORE_PORT
 from holdfast.run.hosts import messages
 from holdfast.run.launch import ports
+from holdfast.system.kernel_calls import memory_file
 
 JOIN_SECONDS = 30.0
 IDLE_SECONDS = 3600.0
@@ -150,7 +151,7 @@ class _Launcher:
         arguments = list(order.arguments)
         handed: list[int] = []
         if order.token:
-            secret = os.memfd_create("holdfast-token", 0)
+            secret = memory_file("holdfast-token")
             os.fchmod(secret, 0o600)
             os.write(secret, order.token.encode())
             handed = [secret]

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from holdfast.analysis.scene.scene import SurvivingProcess
 from holdfast.run.launch.terminate import is_gone
+from holdfast.system import kernel_calls
 from holdfast.system.environments import EnvironmentReader, value
 from holdfast.system.proc import ProcessRow, process_table, row_of
 
@@ -192,7 +193,7 @@ def _send(row: ProcessRow, sign: signal.Signals) -> None:
     """The handle stays with the process it was opened for; only then is it sure which."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         try:
-            handle = os.pidfd_open(row.pid)
+            handle = kernel_calls.pidfd_open(row.pid)
         except ProcessLookupError:
             return
         except OSError:  # no pidfd in this kernel or sandbox
@@ -201,7 +202,7 @@ def _send(row: ProcessRow, sign: signal.Signals) -> None:
             return
         try:
             if lives(row):
-                signal.pidfd_send_signal(handle, sign)
+                kernel_calls.pidfd_send_signal(handle, sign)
         finally:
             os.close(handle)
 

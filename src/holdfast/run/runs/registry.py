@@ -22,7 +22,7 @@ from holdfast.analysis.job.run_paths import LATEST, RunPaths
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.run.runs import journal, outcome, owner
 from holdfast.run.runs.report import restarts_in, steps_in
-from holdfast.system import proc
+from holdfast.system import kernel_calls, proc
 
 LONGEST_GRACE = 7 * 86400.0
 MARGIN = 30.0
@@ -169,7 +169,7 @@ def stop(
     if run.state is not RunState.RUNNING or who is None:
         return f"{run.id} is not running ({run.state.value})"
     try:
-        handle = os.pidfd_open(who.pid)
+        handle = kernel_calls.pidfd_open(who.pid)
     except ProcessLookupError:
         return f"{run.id} had already ended"
     except OSError as problem:
@@ -221,7 +221,7 @@ def _end(
 ) -> str:
     for order, seconds in ((first, wait), (signal.SIGKILL, LAST_GRACE)):
         try:
-            signal.pidfd_send_signal(handle, order)
+            kernel_calls.pidfd_send_signal(handle, order)
         except ProcessLookupError:
             break
         except PermissionError as problem:
