@@ -74,10 +74,16 @@ test_check = check_table(
         saying=["the host's /dev/shm"],
     ),
     speaks(
-        "error",
+        "warning",  # a job without loader workers runs there
         a_machine(shm=Shm(size=0, free=0, tried=0, error="ENOENT")),
-        saying=["there is no /dev/shm"],
+        saying=["/dev/shm cannot be used: there is no such folder", "of its own"],
         not_saying=["0 bytes of shared"],
+    ),
+    speaks(
+        "warning",
+        a_machine(shm=shm(64 * GIB, error="EROFS"), container=inside("docker")),
+        saying=["mounted read-only", "without `:ro`"],
+        not_saying=["No space left"],
     ),
     silent(a_machine()),
     silent(a_machine(a_plan(nproc=8), shm=shm(GIB))),  # what NCCL's guide suggests

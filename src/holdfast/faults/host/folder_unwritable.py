@@ -105,10 +105,16 @@ def _judge(folder: Folder) -> Finding:
         fix = f"name another folder with `holdfast run --runs DIR …`, or: {fix}"
     verb = "is not writable" if folder.exists else "cannot be created"
     inside = "" if folder.exists else f" in {folder.looked_at}"
-    return FAULT.error(
+    is_logs = folder.purpose == "logs"
+    report = FAULT.warning if is_logs else FAULT.error
+    return report(
         f"{where} {verb}{inside}: {meaning}",
-        reason="creating a small file there failed; the job would fail at its first "
-        + ("save" if folder.purpose == "checkpoints" else "log line"),
+        reason="creating a small file there failed; "
+        + (
+            "`holdfast run` keeps its logs in a temporary folder instead"
+            if is_logs
+            else "the job would fail at its first save"
+        ),
         evidence=[
             Evidence(
                 quote=f"{problem} on {folder.filesystem}"

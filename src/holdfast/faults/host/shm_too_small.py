@@ -61,16 +61,29 @@ NCCL_A_RANK = 37 * MIB
 """4 connections (2 neighbours, 2 channels) of 9.2 MiB: NVIDIA/nccl src/transport/shm.cc"""
 COMFORT_A_RANK = 128 * MIB
 """NCCL's share, and a few batches of loader workers; 1 GiB for 8 ranks, as NCCL's guide has it"""
+CLOSED = {
+    "ENOENT": "there is no such folder",
+    "EROFS": "it is mounted read-only",
+    "EACCES": "this user may not write there",
+    "EPERM": "the kernel refuses it despite the permissions",
+}
+"""nothing says that a job needs it, and torch without loader workers does not"""
 
 
 @FAULT.check(needs=("accelerators", "container", "shm"))
 def shared_memory_too_small(facts: MachineFacts) -> Finding:
     shm, nproc = known(facts.shm), facts.plan.nproc
+    if shm.error in CLOSED:
+        return FAULT.warning(
+            f"{SHM} cannot be used: {CLOSED[shm.error]}",
+            reason="loader workers will fail ('unable to open shared memory object'), and so will "
+            "NCCL between GPUs without direct access to each other; a job with neither runs",
+            evidence=_evidence(shm),
+            fix=_how_to_open(facts),
+        )
     if shm.error:
         return FAULT.error(
-            f"there is no {SHM}"
-            if shm.error == "ENOENT"
-            else f"{text.size(shm.tried)} of shared memory could not be allocated: {shm.error}",
+            f"{text.size(shm.tried)} of shared memory could not be allocated: {shm.error}",
             reason="a test allocation in /dev/shm just failed; loader workers and NCCL will fail "
             "the same way, with 'No space left on device' or a bus error",
             evidence=_evidence(shm),
@@ -129,6 +142,12 @@ def _how_to_enlarge(facts: MachineFacts) -> str:
         f"look for leftovers with `ls -l {SHM}`; otherwise, as root: "
         f"`mount -o remount,size={want}G {SHM}`"
     )
+
+
+def _how_to_open(facts: MachineFacts) -> str:
+    if isinstance(facts.container, Container):
+        return "give the container a /dev/shm of its own, without `:ro` and with mode 1777"
+    return f"as root: `mount -t tmpfs -o mode=1777 tmpfs {SHM}`"
 
 
 # --- explain -------------------------------------------------------------------------------------
