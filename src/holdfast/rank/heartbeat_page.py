@@ -30,6 +30,9 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
+from holdfast.system import proc
+from holdfast.system.kernel_calls import memory_file, seal_size
+
 if TYPE_CHECKING:
     from holdfast.analysis.scene.scene import Beat, Claim, ExitCall
 
@@ -58,19 +61,25 @@ Buffer = mmap.mmap | memoryview
 
 
 def create() -> tuple[int, mmap.mmap]:
-    """An empty page, and the descriptor whose `/proc/PID/fd/N` a rank opens.
+    """An empty page, and the descriptor that a rank opens by `path_of`.
 
     A memfd has no name in any file system: nothing is left behind however we end. It is
     sealed against a change of size, because a shrunken page would kill its reader by SIGBUS.
     """
-    fd = os.memfd_create("holdfast-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = memory_file("holdfast-page", sealable=True)
     try:
         os.ftruncate(fd, SIZE * (1 + MEMBERS))
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        seal_size(fd)
         return fd, mmap.mmap(fd, SIZE * (1 + MEMBERS))
     except BaseException:
         os.close(fd)
         raise
+
+
+def path_of(descriptor: int) -> str:
+    """By which a rank opens the page of its launcher, this process: by the number that /proc gives
+    it, which in a sandbox may be another than its own."""
+    return f"/proc/{proc.own_number() or os.getpid()}/fd/{descriptor}"
 
 
 def attach(path: str) -> mmap.mmap:

@@ -60,7 +60,7 @@ def _read(pid: int, moved: dict[str, int]) -> Activity | None:
     rows = [proc.row_of(one) for one in family]
     try:
         ran, queued = _cpu_of_threads(pid)
-    except proc.GONE:
+    except OSError:  # it is gone, or hidden from this user
         return None
     if rows[0] is None or rows[0].state in "ZX":
         return None
@@ -78,10 +78,10 @@ def _read(pid: int, moved: dict[str, int]) -> Activity | None:
 def _children(pid: int) -> list[int]:
     """Of every thread: a thread's children are listed with the thread."""
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except proc.GONE:
+        threads = os.listdir(f"{proc.folder(pid)}/task")
+    except OSError:
         return []
-    files = (f"/proc/{pid}/task/{thread}/children" for thread in threads)
+    files = (f"{proc.folder(pid)}/task/{thread}/children" for thread in threads)
     return [int(child) for file in files for child in proc.head_or_empty(file).split()]
 
 
@@ -106,8 +106,8 @@ def _cpu_of_threads(pid: int) -> tuple[float, float]:
     holds a ready thread back counts as waiting for a core (seen on Linux 6.18).
     """
     spent, queued, known = 0, 0, False
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        folder = f"/proc/{pid}/task/{thread}"
+    for thread in os.listdir(f"{proc.folder(pid)}/task"):
+        folder = f"{proc.folder(pid)}/task/{thread}"
         if proc.head_or_empty(f"{folder}/comm").rstrip() not in TIMEKEEPERS:
             running = proc.head_or_empty(f"{folder}/schedstat").split()
             if len(running) > 1:
@@ -117,18 +117,18 @@ def _cpu_of_threads(pid: int) -> tuple[float, float]:
 
 def _queued(pid: int) -> float:
     """Of a child's main thread, which is the one that works in a loader's worker."""
-    waited = proc.head_or_empty(f"/proc/{pid}/schedstat").split()
+    waited = proc.head_or_empty(f"{proc.folder(pid)}/schedstat").split()
     return int(waited[1]) / 1e9 if len(waited) > 1 else 0.0
 
 
 def _io(pid: int) -> int:
-    lines = proc.head_or_empty(f"/proc/{pid}/io").splitlines()
+    lines = proc.head_or_empty(f"{proc.folder(pid)}/io").splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith((b"rchar", b"wchar")))
 
 
 def _wait_channel(pid: int) -> str:
     """'' while it runs, or where the kernel hides it."""
-    return proc.head_or_empty(f"/proc/{pid}/wchan").decode(errors="replace").strip("0\n")
+    return proc.head_or_empty(f"{proc.folder(pid)}/wchan").decode(errors="replace").strip("0\n")
 
 
 def _bytes_by_inode(ignore_ports: Collection[int]) -> dict[str, int]:

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.analysis.machine import Unread
 from holdfast.system import deadline
-from holdfast.system.proc import ProcessRow
+from holdfast.system.proc import ProcessRow, folder
 
 SECONDS = 1.0
 MOST = 10_000
@@ -57,7 +57,7 @@ def environment(pid: int) -> list[bytes]:
     """In this very process, so only for a child with a deadline. Empty when it is gone, or may not
     be read."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
+        with open(f"{folder(pid)}/environ", "rb") as file:
             return file.read().split(b"\0")
     except OSError:
         return []

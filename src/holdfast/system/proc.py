@@ -7,6 +7,7 @@ hundreds of threads, so files are read by plain system calls, which cost a third
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import NamedTuple
 
@@ -25,9 +26,38 @@ _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD in the kernel's include/linux/sched.h"""
 
 
+def folder(pid: int | str) -> str:
+    """Where /proc shows this process; a folder that does not exist where its numbers are not ours.
+
+    `unshare --pid` and some sandboxes leave the /proc of the outer pid namespace in place: there
+    our own number, and that of a rank, is another process, which must not be taken for it.
+    """
+    return f"/proc/{pid}" if counts_like_us(os.getpid()) else f"/proc/none/{pid}"
+
+
+@functools.cache
+def counts_like_us(pid: int) -> bool:
+    """Whether /proc gives this very process the number that it has here."""
+    return own_number() == str(pid)
+
+
+def own_number() -> str:
+    """Of this process in /proc; '' where there is none."""
+    try:
+        return os.readlink("/proc/self")
+    except OSError:
+        return ""
+
+
 def pids() -> list[int]:
-    """Every process that this user may see, in rising order."""
-    return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+    """Every process that this user may see, in rising order; none where /proc cannot be read, or
+    counts otherwise than we do."""
+    if not counts_like_us(os.getpid()):
+        return []
+    try:
+        return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+    except OSError:
+        return []
 
 
 def is_restricted(visible: list[int]) -> bool:
@@ -72,8 +102,8 @@ def process_table() -> dict[int, ProcessRow]:
 def row_of(pid: int) -> ProcessRow | None:
     """None when the process is gone, or hidden from this user."""
     try:
-        return parse_stat(head(f"/proc/{pid}/stat").decode(errors="replace"))
-    except (*GONE, PermissionError):
+        return parse_stat(head(f"{folder(pid)}/stat").decode(errors="replace"))
+    except OSError:
         return None
 
 
@@ -101,7 +131,7 @@ def parse_stat(stat: str) -> ProcessRow:
 
 def status(pid: int) -> dict[str, str]:
     """/proc/PID/status: {'Uid': '1000\\t1000…', …}."""
-    return parse_status(text(f"/proc/{pid}/status"))
+    return parse_status(text(f"{folder(pid)}/status"))
 
 
 def parse_status(content: str) -> dict[str, str]:
@@ -120,14 +150,14 @@ def handles(pid: int, number: int) -> bool:
 
 def arguments(pid: int) -> list[str]:
     """Its command line; [''] for a kernel thread."""
-    return text(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+    return text(f"{folder(pid)}/cmdline").rstrip("\0").split("\0")
 
 
 def environment(pid: int, *, only_with: tuple[str, ...] = ()) -> dict[str, str]:
     """The environment it was started with; {} where it may not be read, or where none of the
     names in `only_with` occurs: taking thousands of them apart takes time."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
+        with open(f"{folder(pid)}/environ", "rb") as file:
             content = file.read()
     except OSError:
         return {}
@@ -138,7 +168,7 @@ def environment(pid: int, *, only_with: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def maps(pid: int) -> str:
-    return text(f"/proc/{pid}/maps")
+    return text(f"{folder(pid)}/maps")
 
 
 def open_files(pid: int) -> set[str]:
@@ -146,8 +176,8 @@ def open_files(pid: int) -> set[str]:
 
     The links' own text: following them could hang on a dead file server.
     """
-    folder = f"/proc/{pid}/fd"
-    return {_link(f"{folder}/{name}") for name in os.listdir(folder)} - {""}
+    where = f"{folder(pid)}/fd"
+    return {_link(f"{where}/{name}") for name in os.listdir(where)} - {""}
 
 
 def _link(path: str) -> str:

@@ -18,12 +18,13 @@ import msgspec
 import holdfast
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.scene import Frame, Stack
+from holdfast.system import proc
 from holdfast.system.activity import descendants
 
 _OUR_FILES = os.path.dirname(os.path.abspath(holdfast.__file__)) + os.sep
 
 MISSING = Unread(why="py-spy is not installed beside holdfast: pip install py-spy")
-
+HIDDEN = Unread(why="/proc does not show this container's own processes: mount one inside it")
 
 ATTEMPTS = 4
 """reading a process without stopping it may catch it in the middle of a call"""
@@ -56,6 +57,8 @@ def dump_family(pid: int, *, seconds: float = 2.0) -> dict[int, Stack | Unread]:
 def dump_many(pids: Iterable[int], *, seconds: float = 2.0) -> dict[int, Stack | Unread]:
     """The same of several processes, at once and within one deadline."""
     wanted = list(dict.fromkeys(pids))
+    if not proc.counts_like_us(os.getpid()):
+        return dict.fromkeys(wanted, HIDDEN)
     program = _program()
     if program is None:
         return dict.fromkeys(wanted, MISSING)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from holdfast.analysis.ras.answer import RasAnswer
 from holdfast.system.interface_addresses import interface_addresses
-from holdfast.system.proc import row_of
+from holdfast.system.proc import folder, row_of
 
 LIBRARIES = (b"libnccl", b"libtorch_cuda")
 """in the memory of a process that uses NCCL; torch may have it built in"""
@@ -38,7 +38,7 @@ def _states(pids: Iterable[int]) -> dict[int, str]:
 def _uses_nccl(pid: int) -> bool:
     """False too where this user may not look."""
     try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
+        with open(f"{folder(pid)}/maps", "rb") as file:
             return any(name in line for line in file for name in LIBRARIES)
     except OSError:
         return False

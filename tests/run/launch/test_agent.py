@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.run.launch import terminate
+from holdfast.system import proc
 from holdfast.system.proc import row_of
 from tests.cli.holdfast_command import wait_until
 from tests.places import TARGETS
@@ -78,6 +79,24 @@ def test_a_stopped_rank_can_still_end_itself() -> None:
         assert terminate.end([stopped.pid], grace=60) == []
         assert time.monotonic() - began < 30
         assert terminate.exit_code(stopped.pid) == 9
+
+
+def test_a_rank_that_proc_does_not_show_is_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pid namespace with the /proc of another one its number there is another process."""
+    notes = tmp_path / "pids"
+    with (
+        rank(sys.executable, str(TARGETS / "brood.py"), str(notes)) as deaf,
+        rank("sleep", "600") as polite,
+    ):
+        brood(notes)
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(proc, "counts_like_us", lambda _: False)
+            assert row_of(deaf.pid) is None
+            assert terminate.end([deaf.pid, polite.pid], grace=0.5) == []
+        assert terminate.exit_code(deaf.pid) == -signal.SIGKILL
+        assert terminate.exit_code(polite.pid) == -signal.SIGTERM
 
 
 def test_who_is_in_a_hurry_does_not_wait_for_the_grace(tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def test_a_launcher_that_lives_is_running_until_it_is_gone(tmp_path: Path) -> No
     ("of_launcher", "state"),
     [
         ({}, RunState.LOST),  # this very process, but another start time: a recycled pid
-        ({"started_ticks": 0, "pid": 1}, RunState.LOST),
+        ({"started_ticks": 1, "pid": 1}, RunState.LOST),
+        ({"started_ticks": 0}, RunState.UNKNOWN),  # it could not read its own: it may live
         ({"boot_id": "before-the-reboot"}, RunState.LOST),
         ({"boot_id": "other", "host": "other-machine"}, RunState.UNKNOWN),
         ({"pid_namespace": 1}, RunState.UNKNOWN),  # another container of this machine

@@ -8,7 +8,15 @@ import signal
 import time
 from collections.abc import Callable, Collection
 
-from holdfast.system.proc import CHECKPOINT_WRITER, ProcessRow, handles, process_table, row_of
+from holdfast.system.proc import (
+    CHECKPOINT_WRITER,
+    ProcessRow,
+    counts_like_us,
+    folder,
+    handles,
+    process_table,
+    row_of,
+)
 
 LOOK_AGAIN = 0.02
 LOADER_WORKER = "pt_data_worker"
@@ -83,7 +91,7 @@ def _wait_for_all(
 ) -> None:
     began = looked = time.monotonic()
     until, said = began + grace, False
-    while living := [leader for leader in (*leave, *asked) if not is_gone(row_of(leader))]:
+    while living := [leader for leader in (*leave, *asked) if not _has_ended(leader)]:
         now = time.monotonic()
         if any(leader in leave for leader in living):
             until = now + grace
@@ -120,23 +128,40 @@ def _wait_for_saves(leaders: Collection[int], seconds: float, hurry: Callable[[]
 
 def _written(pid: int) -> str:
     """What it has written so far, by the kernel's count; changes while it moves on."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/io", encoding="ascii") as file:
+    with contextlib.suppress(OSError), open(f"{folder(pid)}/io", encoding="ascii") as file:
         return file.read()
     return ""
+
+
+def _has_ended(leader: int) -> bool:
+    """The kernel's word for our own child where /proc does not show it."""
+    if row := row_of(leader):
+        return is_gone(row)
+    try:
+        return exit_code(leader) is not None
+    except ChildProcessError:
+        return True
 
 
 def _kill_sessions(leaders: Collection[int], *, spare: str = "") -> list[int]:
     """SIGKILL to every process of these sessions: DataLoader workers have groups of their own."""
     if not leaders:
         return []
-    rows = process_table().values()
+    table = process_table()
     living = [
-        row.pid for row in rows if row.session in leaders and row.name != spare and not is_gone(row)
+        row.pid
+        for row in table.values()
+        if row.session in leaders and row.name != spare and not is_gone(row)
     ]
     for pid in living:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return living
+    unseen = [leader for leader in leaders if leader not in table and not _has_ended(leader)]
+    for leader in unseen:
+        os.kill(leader, signal.SIGKILL)
+        if not spare:
+            _to_group(leader, signal.SIGKILL)
+    return living + unseen
 
 
 def _understood(leader: int, sign: int) -> int:
@@ -169,9 +194,9 @@ def is_leaving(pid: int) -> bool:
     """The kernel takes it apart, or has: its memory is gone, and with it the name of its program.
     On a busy machine seconds may pass from there until its end is reported to us."""
     try:
-        os.readlink(f"/proc/{pid}/exe")
+        os.readlink(f"{folder(pid)}/exe")
     except FileNotFoundError:
-        return True
+        return counts_like_us(os.getpid())
     except OSError:  # another user's: unknown
         return False
     return False

@@ -22,7 +22,7 @@ from holdfast.run.launch import orphans
 from holdfast.run.runs import folder, lost_run, owner
 from holdfast.run.runs.lost_run import UnfinishedRun
 from holdfast.run.runs.registry import RunState, marker_of, read_run
-from holdfast.system import deadline, environments
+from holdfast.system import deadline, environments, proc
 from holdfast.system.proc import CHECKPOINT_WRITER, ProcessRow, process_table, row_of
 
 SECONDS = 2.0
@@ -159,7 +159,7 @@ def _abandoned(paths: RunPaths) -> AbandonedRun | None:
 def _environment(pid: int) -> list[bytes]:
     """Empty when it is not this user's."""
     with contextlib.suppress(OSError):
-        if os.stat(f"/proc/{pid}").st_uid == os.geteuid():
+        if os.stat(proc.folder(pid)).st_uid == os.geteuid():
             return environments.environment(pid)
     return []
 

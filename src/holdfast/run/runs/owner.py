@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.run.runs import redact
 from holdfast.system import proc
+from holdfast.system.kernel_calls import memory_file
 from holdfast.system.proc import row_of
 
 DEFAULT_GRACE = 30.0
@@ -78,6 +79,8 @@ def liveness(launcher: LauncherIdentity) -> Liveness:
         return "gone" if launcher.host == socket.gethostname() else "unknown"
     if launcher.pid_namespace != _pid_namespace():
         return "unknown"
+    if not launcher.started_ticks or not proc.counts_like_us(os.getpid()):
+        return "unknown"  # there, or here, /proc does not say which process is which
     return "alive" if is_process(launcher) else "gone"
 
 
@@ -95,7 +98,7 @@ def hold_mark(folder: str) -> None:
     no file system is involved.
     """
     with contextlib.suppress(OSError):  # no descriptors left: then `stop` refuses, and says so
-        _MARKS.append(os.memfd_create(_mark(folder), os.MFD_CLOEXEC))
+        _MARKS.append(memory_file(_mark(folder)))
 
 
 def holds_mark(pid: int, folder: str) -> bool:
@@ -124,7 +127,7 @@ def boot_id() -> str:
 def cgroup_of(pid: int | str) -> str:
     """'' when the process is gone."""
     try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+        with open(f"{proc.folder(pid)}/cgroup", encoding="utf-8", errors="replace") as file:
             return "|".join(sorted(file.read().splitlines()))
     except OSError:
         return ""

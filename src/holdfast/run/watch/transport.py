@@ -19,6 +19,7 @@ from holdfast.analysis.machine import Unread, nic_filter
 from holdfast.system import deadline, inet_diag
 from holdfast.system.inet_diag import TcpConnection
 from holdfast.system.interface_addresses import interface_addresses
+from holdfast.system.proc import folder
 
 GLOO_THREAD = "gloo_tcp_loop"
 HEAD = 256 * 1024
@@ -159,9 +160,9 @@ def _head(path: str) -> str:
 def _owners(pids: Iterable[int]) -> dict[int, int]:
     found = {}
     for pid in pids:
-        for name in _listed(f"/proc/{pid}/fd"):
+        for name in _listed(f"{folder(pid)}/fd"):
             try:
-                target = os.readlink(f"/proc/{pid}/fd/{name}")
+                target = os.readlink(f"{folder(pid)}/fd/{name}")
             except OSError:  # closed meanwhile
                 continue
             if target.startswith("socket:["):
@@ -170,13 +171,13 @@ def _owners(pids: Iterable[int]) -> dict[int, int]:
 
 
 def _has_thread(pid: int, name: str) -> bool:
-    threads = _listed(f"/proc/{pid}/task")
-    return any(_head(f"/proc/{pid}/task/{thread}/comm").strip() == name for thread in threads)
+    threads = _listed(f"{folder(pid)}/task")
+    return any(_head(f"{folder(pid)}/task/{thread}/comm").strip() == name for thread in threads)
 
 
-def _listed(folder: str) -> list[str]:
+def _listed(where: str) -> list[str]:
     try:
-        return os.listdir(folder)
+        return os.listdir(where)
     except OSError:  # it ended meanwhile
         return []
 
