@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from holdfast.analysis.machine import Process, Unread
 from holdfast.analysis.scene.cpu import Neighbour, Processor
 from holdfast.system import cgroup_files, cgroup_tree, cpu_use
+from holdfast.system.cgroup_tree import CgroupFolder
+from holdfast.system.deadline import ask_here
 from holdfast.system.proc import row_of
 from holdfast.system.process import describe
 
@@ -70,10 +72,8 @@ class Looker:
 
     def _throttling(self) -> Mapping[str, int]:
         folder = self._quota.folder if self._quota else ""
-        try:
-            return cgroup_files.table(cgroup_files.read(folder, "cpu.stat")) if folder else {}
-        except OSError:
-            return {}
+        counts = ask_here(lambda: cgroup_files.table(cgroup_files.read(folder, "cpu.stat")))
+        return {} if not folder or isinstance(counts, Unread) else counts
 
     def _throttled(self) -> float | None:
         before, self._counts = self._counts, self._throttling()
@@ -83,11 +83,10 @@ class Looker:
 
 
 def _quota(root: str) -> cgroup_files.Quota | None:
-    try:
-        place = cgroup_tree.find("cpu", root)
-        return cgroup_files.quota(place) if place else None
-    except (LookupError, OSError):  # outside of what this container sees, or may not be read
-        return None
+    """None too where it is outside of what this container sees, or may not be read."""
+    place = ask_here(lambda: cgroup_tree.find("cpu", root))
+    quota = ask_here(lambda: cgroup_files.quota(place)) if isinstance(place, CgroupFolder) else None
+    return quota if isinstance(quota, cgroup_files.Quota) else None
 
 
 def _usable(ranks: Iterable[int]) -> set[int]:

@@ -15,10 +15,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 from holdfast.analysis.machine import Unread
 
+T = TypeVar("T")
 Question = Callable[[], bytes]
 """Runs in the child and returns its answer as bytes."""
 NO_LONGER: Mapping[str, float] = {}
@@ -44,6 +45,15 @@ class _Child(NamedTuple):
 
 def say_nothing(_: object) -> None:
     """For callers without a screen."""
+
+
+def ask_here(question: Callable[[], T]) -> T | Unread:
+    """The answer of one that cannot hang, asked in this very process; `Unread` where it raises. No
+    fact that a job can do without may keep it from starting."""
+    try:
+        return question()
+    except Exception as problem:  # noqa: BLE001 - whatever it was: then it is not known
+        return Unread(why=_words(problem))
 
 
 def time_left(otherwise: float) -> float:

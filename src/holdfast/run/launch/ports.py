@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from holdfast.analysis.machine import Unread
 from holdfast.errors import EnvironmentFailure
 from holdfast.system import tcp_table
+from holdfast.system.deadline import ask_here
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 20000
@@ -20,6 +21,8 @@ FIRST_PORT = 20000
 BACKLOG = 4096
 """every rank connects at once; the kernel cuts it to net.core.somaxconn"""
 EPHEMERAL_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
+USUAL_RANGE = (32768, 60999)
+"""the default of Linux"""
 
 
 def listen_anywhere(address: str = LOOPBACK) -> socket.socket:
@@ -29,8 +32,8 @@ def listen_anywhere(address: str = LOOPBACK) -> socket.socket:
     program's connection by the time the group forms again. The port is ours from here on:
     it is bound, not only found to be free.
     """
-    with open(EPHEMERAL_RANGE, encoding="ascii") as text:
-        low, high = map(int, text.read().split())
+    span = ask_here(_ephemeral_range)
+    low, high = USUAL_RANGE if isinstance(span, Unread) else span
     candidates = [port for port in range(FIRST_PORT, 65536) if not low <= port <= high]
     for port in random.sample(candidates, min(100, len(candidates))):
         try:
@@ -44,6 +47,12 @@ def listen_anywhere(address: str = LOOPBACK) -> socket.socket:
             f"cannot bind a port on {address}: {problem.strerror}",
             hint="is the loopback interface up? `ip link show lo`",
         ) from problem
+
+
+def _ephemeral_range() -> tuple[int, int]:
+    with open(EPHEMERAL_RANGE, encoding="ascii") as text:
+        low, high = map(int, text.read().split())
+    return low, high
 
 
 def listen_on(port: int, address: str = LOOPBACK) -> socket.socket:

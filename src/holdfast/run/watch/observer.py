@@ -37,6 +37,7 @@ from holdfast.run.watch.rdma_watch import RdmaWatch
 from holdfast.run.watch.resume_tracker import TrackedEvent
 from holdfast.system import activity
 from holdfast.system.cpu import Looker
+from holdfast.system.deadline import ask_here
 from holdfast.system.deaths import DeathWatch
 from holdfast.system.kernel_log import KernelLog
 
@@ -83,9 +84,9 @@ class Observer:
         self.started_at = self.counted_at = now
         self.slept_at = 0.0
         """when our own loop was last late; 0 for never"""
-        self.kernel_log.forget()
+        ask_here(self.kernel_log.forget)
         self.kernel_events: tuple[str, ...] | Unread = ()
-        self.kills_before = self.memory_kills()
+        self.kills_before = ask_here(self.memory_kills)
         self.evidence_at = self.evidence_wall = 0.0
         self.answered = 0
         """the number of the request for evidence that was answered last"""
@@ -113,7 +114,7 @@ class Observer:
         return delivery.environment(
             # torch hands us only what it adds; HOLDFAST=off and PYTHONPATH are the user's own.
             {**os.environ, **environment, **mark},
-            page=f"/proc/{os.getpid()}/fd/{self.pages[local_rank][0]}",
+            page=heartbeat_page.path_of(self.pages[local_rank][0]),
             words=local.paths.last_words(attempt, rank),
             socket=local.socket(local_rank),
             launcher_pid=os.getpid(),
@@ -171,9 +172,8 @@ class Observer:
         ]
         for rank in self.ranks:
             self.deaths.watch(rank.leader)
-        self.gpu_driver.begin()
-        self.rdma_cards.begin()
-        self.ras.begin()
+        for reader in (self.gpu_driver, self.rdma_cards, self.ras):
+            ask_here(reader.begin)
 
     def ranks_stopped(self) -> None:
         for rank in self.ranks:
@@ -289,8 +289,8 @@ class Observer:
         if ask_ras:
             self.ras.ask(rank.pid for rank in watched)
         self.ask_kernel()
-        self.gpus = self.gpu_driver.look()
-        self.rdma = self.rdma_cards.look()
+        self.gpus = ask_here(self.gpu_driver.look)
+        self.rdma = ask_here(self.rdma_cards.look)
         self.evidence_folder = evidence.take(
             watched,
             self.places.paths,
@@ -360,7 +360,7 @@ class Observer:
     def _memory_kills(self) -> int:
         """Counted only when a rank was killed: reading a cgroup ten times a second is waste."""
         killed = any(r.death and r.death.code == -signal.SIGKILL for r in self.ranks)
-        now = self.memory_kills() if killed else None
-        if now is None or self.kills_before is None:
-            return -1
-        return now - self.kills_before
+        now = ask_here(self.memory_kills) if killed else None
+        if isinstance(now, int) and isinstance(self.kills_before, int):
+            return now - self.kills_before
+        return -1
