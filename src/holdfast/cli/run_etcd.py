@@ -103,14 +103,17 @@ class Roles:
         watch.restarts, watch.failures = left.restarts, left.failures
         watch.observer.saved = left.saved or watch.observer.saved
         self._observer = watch.observer
-        return CoordinatorRole(
+        role = CoordinatorRole(
             self.elector,
             coordination,
             watch,
             took_over=elected.took_over,
             least=here.meeting.least,
+            fence=self.fence,
             say=here.screen.say,
         )
+        link.end_with(self.fence.until)
+        return role
 
     def _taken_over(self, left: CarriedJob) -> CarriedJob:
         """Says whether the job goes on; JobIsOver where no restart is left for it."""

@@ -68,6 +68,11 @@ class ClockComparison(NamedTuple):
     """a sentence for each machine whose wall clock was set during the exchange"""
 
 
+def boot_time() -> float:
+    """Seconds; goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def read_clocks() -> ClockReading:
     """The best of a few tries: this process may lose its core between two readings."""
     return min((_read_once() for _ in range(4)), key=lambda reading: reading.doubt)

@@ -16,16 +16,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from holdfast.nodes.clock_exchange import boot_time
 from holdfast.rank import delivery
 from holdfast.run.launch.rank_fence import RankFence
 from tests.cli.holdfast_command import wait_until
 from tests.run.launching import lives
 
 WRAPPER = "sleep 600 & echo $! > $0.new; mv $0.new $0; wait"
-
-
-def boot_time() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Fenced:

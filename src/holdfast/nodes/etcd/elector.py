@@ -74,6 +74,7 @@ class Elector:
         self._coordinates: ElectedNode | None = None
         self._unsaved = False
         self._overruled = ""
+        self._proven: Callable[[float], None] = lambda _: None
         self._settled_from = -math.inf
         """since then launchers that run have had the time to put back what etcd had forgotten"""
         self._registered_job = ""
@@ -146,6 +147,18 @@ class Elector:
         """Another may have been elected: etcd has not confirmed our lease within its time."""
         with self._lock:
             return _now() - self._renewed_at >= LEASE
+
+    def tell_proof(self, proven: Callable[[float], None]) -> None:
+        """While this node coordinates: `proven` is told until when of CLOCK_BOOTTIME no other can
+        have been elected, now and by this elector's thread whenever that has moved on."""
+        self._proven = proven
+        self._tell_proof()
+
+    def _tell_proof(self) -> None:
+        with self._lock:
+            until, proven = self._renewed_at + LEASE, self._coordinates and not self._overruled
+        if proven:
+            self._proven(until)
 
     def step_down(self) -> None:
         """This node does not coordinate any more: the next may be elected at once."""
@@ -229,6 +242,7 @@ class Elector:
             asked = _now()
             try:
                 if self._renew():
+                    self._tell_proof()
                     self._save()
                     self._outage.over()
             except Exception as problem:  # noqa: BLE001 - whatever it is: leases are kept on

@@ -6,6 +6,7 @@ On the agent's one thread, as the watch that asks it (run/watch/peers.py); nothi
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -345,6 +346,14 @@ class Coordination:
         current = self._rounds.current
         room = self._policy.most - (len(current.nodes) if current else 0)
         return self._rounds.waiting()[: max(0, room)]
+
+    def heard_until(self) -> float:
+        """By the monotonic clock: when the first of the other nodes of this round is lost, if
+        nothing more comes from any of them."""
+        heard = self._link.heard()
+        left = {node for node, state in self.states().items() if state.farewell == "left"}
+        here = [heard[node].lost_at for node in self._members() if node in heard.keys() - left]
+        return min(here, default=math.inf)
 
     def not_joined(self) -> frozenset[str]:
         """Other nodes of the newest round that this coordinator has not heard: that of another

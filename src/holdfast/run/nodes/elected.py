@@ -202,6 +202,8 @@ class ElectedLauncher:
         return frozenset() if self._over else self._now().watch.exiting()
 
     def fenced(self) -> bool:
+        """Ranks that save may take longer than a lease: what it is now counts."""
+        self._over = self._over or self._now().over()
         return bool(self._over) or self._now().watch.fenced()
 
     def waiting_for_exit(self, ranks: Sequence[int], seconds_left: float) -> None:

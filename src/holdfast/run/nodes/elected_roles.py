@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 import signal
+import threading
 import time
 
 from holdfast.analysis.scene import attempt_start
+from holdfast.nodes.clock_exchange import boot_time
 from holdfast.nodes.etcd.election import must_step_down
 from holdfast.nodes.etcd.elector import Elector, Say
 from holdfast.run.nodes.coordination import Coordination
+from holdfast.run.nodes.link.fencing import OWN_ENDING, SHORT_LEASE
 from holdfast.run.nodes.link.interface import CoordinatorLost, LauncherLink
 from holdfast.run.nodes.member_watch import MemberWatch
-from holdfast.run.nodes.membership import Membership
+from holdfast.run.nodes.membership import Fence, Membership
 from holdfast.run.nodes.messages import EndRound
 from holdfast.run.nodes.round_source import OpenStore, RoundPlace, ToldToEnd
 from holdfast.run.nodes.takeover import CarriedJob, fence_after_election, may_hand_over
 from holdfast.run.watch.watch import Watch
+
+LONGEST_PROOF = SHORT_LEASE.lease.lost
+"""seconds; also where no other node is in the round: the next one may have some"""
 
 
 class ElectedMembership(Membership):
@@ -67,6 +73,23 @@ class MemberRole:
         self._membership.close()
 
 
+class CoordinatorLease:
+    """Until when no other node can have been elected: by the word of etcd, or because all nodes of
+    the round hear this one. What was proven stays so."""
+
+    def __init__(self, fence: Fence) -> None:
+        self._extend = fence.extend
+        self._lock = threading.Lock()
+        self._until = -math.inf
+
+    def proven_until(self, at: float) -> None:
+        """By CLOCK_BOOTTIME; from the elector's thread, and from the agent's."""
+        with self._lock:
+            if at > self._until:
+                self._until = at
+                self._extend(at + OWN_ENDING)
+
+
 class CoordinatorRole:
     def __init__(
         self,
@@ -76,9 +99,12 @@ class CoordinatorRole:
         *,
         took_over: bool,
         least: int,
+        fence: Fence,
         say: Say,
     ) -> None:
         self._elector, self._coordination, self._say = elector, coordination, say
+        self._fence_of_ranks = CoordinatorLease(fence)
+        elector.tell_proof(self._fence_of_ranks.proven_until)
         self._least = least
         self._leaving = ""
         self._elected_at = time.monotonic() if took_over else -math.inf
@@ -98,12 +124,15 @@ class CoordinatorRole:
 
     def over(self) -> str:
         states = self._coordination.states()
-        missing = [name for name, state in states.items() if state.hearing == "lost"]
+        missing = [n for n, s in states.items() if s.hearing == "lost" and s.farewell != "left"]
         if not must_step_down(
             overruled=bool(self._elector.overruled),
             unproven=self._elector.unproven(),
             member_missing=bool(missing),
         ):
+            if not (missing or self._elector.overruled):
+                heard_for = min(self._coordination.heard_until() - time.monotonic(), LONGEST_PROOF)
+                self._fence_of_ranks.proven_until(boot_time() + heard_for)
             return ""
         if self._elector.overruled:
             return f"{self._elector.overruled} was elected while this node was cut off from etcd"

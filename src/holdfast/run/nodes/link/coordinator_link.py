@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from holdfast.analysis.nodes import ClockOffset
 from holdfast.nodes.channel import Channel
 from holdfast.nodes.channel_errors import BadMessage, ChannelClosed, ChannelError
-from holdfast.nodes.clock_exchange import read_clocks
+from holdfast.nodes.clock_exchange import boot_time, read_clocks
 from holdfast.nodes.framed_stream import quoted
 from holdfast.nodes.handshake import Introduction
 from holdfast.nodes.lease import LATE_LOOK
@@ -85,6 +86,7 @@ class ListeningLink:
         self._streams: dict[bytes, MemberStream] = {}
         """by what their datagrams begin with"""
         self._heard: Mapping[str, Heard] = {}
+        self._lease: Callable[[], float] = lambda: math.inf
         self._beats = beat_sockets.BeatSockets(self._datagram)
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread: LinkThread[CoordinatorNews] = LinkThread("holdfast-link")
@@ -106,6 +108,9 @@ class ListeningLink:
 
     def give_up(self, node: str, why: str) -> None:
         self._thread.call(self._give_up, node, why)
+
+    def end_with(self, lease: Callable[[], float]) -> None:
+        self._lease = lease
 
     def turned_away(self) -> list[str]:
         return [problem.sentence for problem in self._listener.turned_away]
@@ -151,9 +156,9 @@ class ListeningLink:
         await asyncio.gather(*(self._end(m.channel, last) for m in here if m.channel))
 
     async def _tick(self) -> None:
-        """Judge, beat, probe: five times a second."""
+        """Judge, beat, probe: five times a second, until our own lease is over."""
         looked = time.monotonic()
-        while True:
+        while boot_time() < self._lease():
             now = time.monotonic()
             late = now - looked - LATE_LOOK
             for member in list(self._streams.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -53,6 +54,8 @@ class Heard(NamedTuple):
     farewell: Farewell
     words: str
     machine_answers: bool | None
+    lost_at: float = math.inf
+    """by our monotonic clock, if nothing more comes from it"""
     fenced: bool = False
     """its ranks have ended by now, whatever happened to it: a round without it may start"""
 
@@ -80,6 +83,10 @@ class CoordinatorLink(Protocol):
 
     def turned_away(self) -> list[str]:
         """A sentence for each launcher that came and was not admitted, in order."""
+
+    def end_with(self, lease: Callable[[], float]) -> None:
+        """Where this node has a lease as well: once it is over, at that time of CLOCK_BOOTTIME,
+        none of the others is told any more that it is heard."""
 
     def close(self) -> None:
         """After what was sent is with them, or a moment."""

@@ -21,7 +21,7 @@ from holdfast.nodes.channel_errors import (
     Refused,
     endpoint,
 )
-from holdfast.nodes.clock_exchange import read_clocks
+from holdfast.nodes.clock_exchange import boot_time, read_clocks
 from holdfast.nodes.framed_stream import quoted
 from holdfast.nodes.handshake import Introduction, Side
 from holdfast.nodes.join import join
@@ -71,10 +71,6 @@ TRY_AGAIN = 2.0
 TRY_LATER = 0.5
 BEATS_PASS = 1.5
 """seconds without a datagram of a coordinator whose port refuses us, until it counts as gone"""
-
-
-def boot_time() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class JoinedLink:

@@ -158,8 +158,14 @@ class MemberStream:
             farewell=self.farewell if self.lost else "",
             words=self.words if self.lost else "",
             machine_answers=None if hearing is Hearing.HEARD else self._machine_answers,
+            lost_at=self._lost_at(now, max(silent, deaf)),
             fenced=self.lost and (self._ranks_gone or self._is_gone(silent)),
         )
+
+    def _lost_at(self, now: float, silent: float) -> float:
+        if self.lost:
+            return -math.inf
+        return math.inf if self.terms.patient else now + self.terms.lease.lost - silent
 
     def _is_gone(self, silent: float) -> bool:
         """Its ranks have ended. A launcher that is stopped on a machine that answers cannot end
