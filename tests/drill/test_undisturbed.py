@@ -45,7 +45,7 @@ def test_what_nothing_can_be_compared_with_is_refused(
 
 
 def test_where_a_link_leads_is_said(tmp_path: Path) -> None:
-    """What is refused has a name inside of the drill's folder: it helps nobody."""
+    """What is refused has a name inside of the drill's folder: it says nothing."""
     work, mine = tmp_path / "reference" / "work", tmp_path / "mine"
     work.mkdir(parents=True)
     mine.mkdir()

@@ -88,7 +88,7 @@ def refuse_unusable(observed: Observed, left_out: Sequence[str] = ()) -> None:
 
 
 def _wrote_outside(path: str, folder: str, seen: str) -> ConfigError:
-    """What is linked into the drill's folder has a name there that helps nobody."""
+    """What is linked into the drill's folder has a name there that says nothing."""
     target, told = path, path
     hint = "give it {folder} as the place to save in"
     if path.startswith(f"{folder}/") and (real := os.path.realpath(path)) != path:
