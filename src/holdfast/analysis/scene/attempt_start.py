@@ -30,8 +30,8 @@ def infer(first: FirstStepState | None, now: FirstStepState) -> AttemptStart:
         if now.loaded and not first.loaded:
             return AttemptStart(
                 "unknown",
-                "it loaded something, and its parameters equal those the first attempt started "
-                "with all the same",
+                "it loaded something, and yet its parameters equal those the first attempt started "
+                "with",
             )
         return AttemptStart("zero", "its parameters equal those the first attempt started with")
     return _by_what_was_loaded(first, now)

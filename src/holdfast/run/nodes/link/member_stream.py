@@ -115,7 +115,7 @@ class MemberStream:
 
     def loop_was_late(self, seconds: float) -> None:
         """We did not listen: what it sent meanwhile has not been read yet. Only that time does not
-        count: who is late again and again loses a dead node all the same."""
+        count: who is late again and again still loses a dead node."""
         if not self.lost:
             self._heard_at += seconds
             self._spoke_at += seconds
