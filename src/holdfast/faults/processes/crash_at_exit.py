@@ -8,9 +8,9 @@ Why            A worker thread of Gloo frees a collective's tensors after the sc
                defect of torch: its own scripts do it without holdfast.
 How to be sure The log ends with that line, after what the script prints last. A core file shows
                PyThread_exit_thread below c10d::ProcessGroupGloo::runLoop.
-Fix            Nothing is lost. Under `holdfast run`, and after holdfast.init(), ranks wait for these
-               threads before they exit. Elsewhere `time.sleep(0.1)` as the last line of the script
-               does nearly the same; Python 3.14 no longer ends threads in this way.
+Fix            Nothing is lost. Under `holdfast run`, and after holdfast.init(), ranks wait for
+               these threads before they exit. Elsewhere `time.sleep(0.1)` as the last line of the
+               script does nearly the same; Python 3.14 no longer ends threads in this way.
 Known limits   Only a rank that holdfast watches is known to have finished its script; a status that
                the script asked for by `raise SystemExit(n)` is not seen.
 Sources        pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupGloo.cpp: runLoop
