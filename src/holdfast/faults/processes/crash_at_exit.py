@@ -1,6 +1,6 @@
 """A rank aborted while its program was exiting, with its work done.
 
-What you see   `terminate called without an active exception`, exit code -6 (134 in a shell: SIGABRT)
+What you see   `terminate called without an active exception`, exit -6 (SIGABRT; 134 in a shell)
                after the last step, the last save and all exit handlers; no Python line.
 Why            A worker thread of Gloo frees a collective's tensors after the script has gone on.
                Where Python is being finalized by then, taking the GIL for that ends the thread
