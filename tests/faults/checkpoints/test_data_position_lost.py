@@ -123,6 +123,27 @@ def own(loader: str = "sampler.follow(loader)", condition: str = "number % 4 == 
     return OWN.replace("LOADER", loader).replace("CONDITION", condition)
 
 
+DRAWN = """
+import os, torch
+rank = int(os.environ["RANK"])
+model = torch.nn.Linear(3, 3); o = torch.optim.Adam(model.parameters())
+torch.manual_seed(1337 + rank)
+
+def get_batch():
+    return torch.randint(9, (4,))
+if os.path.exists('ckpt.pt'):
+    state = torch.load('ckpt.pt')
+    model.load_state_dict(state['m'])
+    state = None
+for step in range(100):
+    loss = model(get_batch())
+    loss.backward()
+    o.step()
+    state = {'m': model.state_dict(), 'o': o.state_dict(), 'step': step}
+    torch.save(state, 'ckpt.pt')
+"""
+"""as nanoGPT does it"""
+
 test_lint = lint_table(
     "data-position-lost",
     flags(
@@ -181,4 +202,17 @@ test_lint = lint_table(
             "    return DataLoader(data, sampler=DistributedSampler(data))\n"
         )
     ),
+    flags(
+        "warning",
+        python(DRAWN),
+        lines=[7],
+        saying=["drawn again", "from the seed of line 4", "`'ckpt.pt'`", "torch.get_rng_state()"],
+    ),
+    leaves(python(DRAWN.replace("1337 + rank", "1337 + state['step']"))),
+    leaves(python(DRAWN.replace("torch.manual_seed(1337 + rank)", ""))),  # another one each time
+    leaves(python(DRAWN.replace("'o': o.", "'rng': torch.get_rng_state(), 'o': o."))),
+    leaves(python(DRAWN.replace("get_batch", "mask"))),
+    leaves(python(DRAWN.replace("(9, (4,))", "(9, (4,), generator=g)"))),
+    leaves(python(DRAWN.replace("    loss.backward()\n", ""))),
+    leaves(python(DRAWN.replace("model.load_state_dict(state['m'])", "pass"))),
 )

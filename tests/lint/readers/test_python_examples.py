@@ -43,6 +43,17 @@ def test_an_example_that_python_refuses_is_passed_over(text: str) -> None:
     assert python_examples.read_block(HEAD + text, "guide.md") is None
 
 
+@pytest.mark.parametrize("line", ["!pip install x", "! pip install -q x", "%cd /tmp", "%%capture"])
+def test_a_cell_may_begin_with_what_is_not_python(line: str) -> None:
+    source = python_examples.read_cells(f"%%capture\n{line}\n{HEAD}dist.barrier()\n", "a.ipynb")
+    assert calls(source) == [(BARRIER, 4, 1)]
+
+
+def test_an_operator_at_the_start_of_a_line_is_python() -> None:
+    source = python_examples.read_cells(f"{HEAD}(1\n!= dist.barrier())\n", "a.ipynb")
+    assert calls(source) == [(BARRIER, 3, 4)]
+
+
 def test_a_notebook_that_python_refuses_says_so() -> None:
     source = python_examples.read_cells("import os\nx = <model>\n", "a.ipynb", indent=4)
     assert source.program is None

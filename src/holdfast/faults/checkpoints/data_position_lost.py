@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from holdfast.analysis.job import resume_refused
 from holdfast.analysis.scene.scene import Scene
 from holdfast.analysis.source.checkpoints import own_calls
+from holdfast.analysis.source.checkpoints.drawn_batches import drawn_again
 from holdfast.analysis.source.checkpoints.epochs import EpochLoop, epoch_loops
 from holdfast.analysis.source.checkpoints.resuming import load_calls
 from holdfast.analysis.source.checkpoints.saving import SaveCall, save_calls
@@ -161,6 +162,23 @@ def _inside(program: Program, save: SaveCall, loop: ast.For) -> bool:
     function = program.function_of(save.call.node)
     targets = (program.target(call) for call in program.calls_in(loop))
     return any(one is not None and function in reached(program, one, 1) for one in targets)
+
+
+@FAULT.lint_python
+def drawn_batches_come_again(program: Program, _: Source) -> Iterator[Finding]:
+    found = drawn_again(program)
+    if found is not None:
+        generator = found.draw.name.partition(".")[0]
+        state = "torch.get_rng_state()" if generator == "torch" else "numpy.random.get_state()"
+        yield FAULT.warning(
+            "after a resume the batches of the first steps are drawn again",
+            reason=f"{found.draw.written} draws them, from the seed of line "
+            f"{found.seed.node.lineno} at every start, and the checkpoint "
+            f"`{found.save.written}` does not hold the generator's state",
+            fix=f'save `"rng": {state}` in it and set it after the load, or seed with the step '
+            "that is resumed from",
+            at=program.place(found.draw.node),
+        )
 
 
 @FAULT.lint_python

@@ -16,7 +16,8 @@ from holdfast.lint.readers import python
 MOST_IMPORTS = 300
 """that later examples are read with; every one of them is read with all of these"""
 _PROMPT = re.compile(r"(?:>>>|\.\.\.)(?: |$)")
-_MAGIC = re.compile(r"(?P<indent>\s*)(?:%%?|!)[\w/.]")
+_MAGIC = re.compile(r"(?P<indent>\s*)(?:%%?[\w/.]|!(?!=))")
+"""`! pip install x` with a blank is right, too; a line may begin with the operator `!=`"""
 _HEREDOC = re.compile(r"^\s*(?:cat|tee|python3?)\b.*<<", re.MULTILINE)
 
 
