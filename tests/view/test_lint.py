@@ -40,6 +40,22 @@ def test_a_paragraph() -> None:
     )
 
 
+def test_equal_notes_share_a_paragraph() -> None:
+    def at(file: str, status: Status = Status.NOTE, said: str = "old name") -> Shown:
+        place = Place(file=file, line=3, column=8)
+        one = Finding(code="HOLD502", slug="x", status=status, summary=said, place=place)
+        return Shown(one, "export NCCL_A=1")
+
+    named = [at(f"run_{n}.sh") for n in range(26)]
+    shown = lint.report([*named[:1], at("b.sh", said="other"), *named[1:]], colour=False)
+    assert shown.count("old name") == 1
+    assert all(shown.count(f"run_{n}.sh:3:8") == 1 for n in range(26))
+    assert "= also at: run_1.sh:3:8, run_2.sh:3:8" in shown
+    assert max(map(len, shown.splitlines())) <= lint.WIDEST + 6
+    grave = [at(f"{n}.sh", Status.WARNING) for n in range(2)]
+    assert lint.report(grave, colour=False).count("old name") == 2
+
+
 def test_colour_only_where_wanted() -> None:
     assert "\033" in lint.paragraph(Shown(FINDING, LINE), colour=True)
     assert "\033" not in lint.paragraph(Shown(FINDING, "x\033[2Jx"), colour=False)

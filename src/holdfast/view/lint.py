@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,11 +26,24 @@ class Shown(NamedTuple):
 
 
 def report(items: Sequence[Shown], *, colour: bool) -> str:
-    """A paragraph each, in the order of the files."""
-    return "\n\n".join(paragraph(item, colour=colour) for item in items)
+    """A paragraph each, in the order of the files; equal notes share that of the first."""
+    alike: dict[object, list[Shown]] = {}
+    for item in items:
+        alike.setdefault(_same_note(item.finding), []).append(item)
+    return "\n\n".join(
+        paragraph(first, colour=colour, also=[place_of(one.finding) for one in others])
+        for first, *others in alike.values()
+    )
 
 
-def paragraph(item: Shown, *, colour: bool) -> str:
+def _same_note(finding: Finding) -> object:
+    """A note that says the same of many files; anything graver is read one by one."""
+    if finding.status is not Status.NOTE or finding.evidence:
+        return id(finding)
+    return finding.code, finding.summary, finding.reason, finding.fix
+
+
+def paragraph(item: Shown, *, colour: bool, also: Sequence[str] = ()) -> str:
     """Place and sentence, the line itself with a mark under it, what it means, what to do."""
     finding = item.finding
     status = _paint(finding.status.value, COLOURS[finding.status], colour=colour)
@@ -52,7 +66,14 @@ def paragraph(item: Shown, *, colour: bool) -> str:
     told = [harmless(finding.reason)] if finding.reason else []
     told += [f"seen: {harmless(e.quote)}{_origin(e, finding)}" for e in finding.evidence]
     told += [f"help: {harmless(finding.fix)}"] if finding.fix else []
+    told += _also_at(also, indent=f"  {margin}   ")
     return "\n".join([*lines, *(f"  {margin} = {one}" for one in told)])
+
+
+def _also_at(places: Sequence[str], *, indent: str) -> list[str]:
+    words = f"also at: {', '.join(places)}"
+    wrapped = textwrap.wrap(words, WIDEST, break_long_words=False, break_on_hyphens=False)
+    return [f"\n{indent}".join(wrapped)] if places else []
 
 
 def place_of(finding: Finding) -> str:
