@@ -33,7 +33,8 @@ from holdfast.analysis.source.checkpoints.resuming import load_calls
 from holdfast.analysis.source.checkpoints.saving import SaveCall, save_calls
 from holdfast.analysis.source.checkpoints.training_state import bound_to
 from holdfast.analysis.source.program import Call, Program, constant
-from holdfast.analysis.source.python.flow import callers, reached
+from holdfast.analysis.source.python.flow import reached
+from holdfast.analysis.source.ranks.data_loaders import evaluates, uses_a_trainer
 from holdfast.analysis.source.source import Source
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Evidence, Finding, Verdict
@@ -73,51 +74,25 @@ SAMPLERS = (
     "torch.utils.data.DistributedSampler",
     "torch.utils.data.distributed.DistributedSampler",
 )
-TRAINERS = re.compile(
-    r"(?:pytorch_)?lightning|accelerate|transformers\.\w*Trainer|ray\.train|ignite"
-)
-"""they call set_epoch themselves"""
-
-EVALUATION = re.compile(
-    r"(?i)(?:^|[^a-z])(?:eval|val|valid|test|dev)(?:$|[^a-z]|set|data|sampler)|evaluat|validat"
-)
-"""data whose order makes no difference"""
-
 SKIPS = re.compile(r"(?i)skip|islice|stateful|start_batch|resume_step|batches_done|fast_forward")
 
 
 @FAULT.lint_python
 def epochs_repeat_the_same_order(program: Program, _: Source) -> Iterator[Finding]:
-    if "DistributedSampler" not in program.text or _uses_a_trainer(program):
+    if "DistributedSampler" not in program.text or uses_a_trainer(program):
         return
     if any(call.method == "set_epoch" for call in program.calls) or "set_epoch" in program.text:
         return
     again = epoch_loops(program)
     for call in program.called(*SAMPLERS):
         shuffle = call.argument(3, "shuffle")
-        if again and not call.starred and _shuffles(shuffle) and not _evaluates(program, call):
+        if again and not call.starred and _shuffles(shuffle) and not evaluates(program, call):
             yield _same_order(program, call, again[0])
-
-
-def _uses_a_trainer(program: Program) -> bool:
-    return any(TRAINERS.match(name) for name in (*program.imports.values(), *program.stars))
 
 
 def _shuffles(shuffle: object) -> bool:
     """Left to its default (True), or given as True."""
     return shuffle is None or constant(shuffle) is True  # type: ignore[arg-type]
-
-
-def _evaluates(program: Program, call: Call) -> bool:
-    """A sampler for evaluation: by its own name, that of its data, or of all its callers."""
-    data = call.argument(0, "dataset")
-    words = [*bound_to(program, [call]), ast.unparse(data) if data is not None else ""]
-    function = program.function_of(call.node)
-    users = callers(program, function) if function is not None else []
-    asking = [f.name if (f := program.function_of(one.node)) else "" for one in users]
-    return any(map(EVALUATION.search, words)) or (
-        bool(asking) and all(map(EVALUATION.search, asking))
-    )
 
 
 def _same_order(program: Program, call: Call, again: EpochLoop) -> Finding:
@@ -135,7 +110,7 @@ def _same_order(program: Program, call: Call, again: EpochLoop) -> Finding:
 
 @FAULT.lint_python
 def resume_restarts_the_epoch(program: Program, _: Source) -> Iterator[Finding]:
-    if not save_calls(program) or not load_calls(program) or _uses_a_trainer(program):
+    if not save_calls(program) or not load_calls(program) or uses_a_trainer(program):
         return
     if SKIPS.search(program.text):
         return
