@@ -87,6 +87,24 @@ def test_verify_names_the_file_and_the_piece(folder: Path) -> None:
     assert damaged["damaged"][0]["file"] == "rank-0.safetensors"
 
 
+@pytest.mark.parametrize(
+    ("name", "writer"),
+    [
+        ("checkpoint-40/trainer_state.json", "a Hugging Face Trainer"),
+        ("epoch=1.ckpt", "Lightning"),
+        ("notes.txt", ""),
+    ],
+)
+def test_verify_says_whose_the_folder_is(tmp_path: Path, name: str, writer: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    done = run("verify", tmp_path)
+    assert done.returncode == 2
+    assert f"no checkpoint of holdfast in {tmp_path}" in done.stderr
+    assert ("no digests to verify" in done.stderr) is bool(writer)
+    assert writer in done.stderr
+
+
 def test_diff_of_equal_ones_needs_no_torch(folder: Path) -> None:
     one = folder / "step-000000001"
     done = run("diff", one, one)

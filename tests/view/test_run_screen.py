@@ -103,6 +103,9 @@ def test_a_paragraph_says_who_where_why_and_what_we_do() -> None:
     acted = judgement(verdict, HEALTHY, action="restarting (1 of 3)")
     assert acted[0].startswith("verdict[HOLD606]")
     assert "  action    restarting (1 of 3)" in acted
+    for_good = judgement(verdict, HEALTHY, action=verdict.reason)  # a verdict that is fatal
+    assert "  action    stopping: no restart can help" in for_good
+    assert "\n".join(for_good).count(verdict.reason) == 1
     final = judgement(verdict, HEALTHY, action="stopping", last=True)
     assert not any("help" in line for line in final), "the report has it"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import choices, streams
@@ -144,7 +145,9 @@ def _verify(arguments: argparse.Namespace) -> int:
     paths = [each.path for each in list_folder(arguments.folder)
              if each.state not in ("set aside", "unfinished")]  # fmt: skip
     if not paths:
-        raise ConfigError(f"no checkpoint in {arguments.folder}")
+        raise ConfigError(
+            f"no checkpoint of holdfast in {arguments.folder}", hint=_whose(arguments.folder)
+        )
     began = time.monotonic()
     found = _verify_all(paths)
     seconds = time.monotonic() - began
@@ -156,6 +159,27 @@ def _verify(arguments: argparse.Namespace) -> int:
         rate = f", {size(total / seconds)}/s" if seconds > 0 and total else ""
         streams.remark(f"read {size(total)} in {seconds:.1f} s{rate}")
     return 1 if any(each.damaged for each in found) else 0
+
+
+WRITERS = (
+    ("trainer_state.json", "a Hugging Face Trainer"),
+    (".metadata", "torch.distributed.checkpoint"),
+    ("pytorch_model.bin", "Transformers"),
+    ("model.safetensors", "Transformers or accelerate"),
+    ("model.safetensors.index.json", "Transformers or accelerate"),
+    ("zero_to_fp32.py", "DeepSpeed"),
+    ("*.ckpt", "Lightning"),
+)
+"""files by which the folders of others are known, and who writes them"""
+
+
+def _whose(folder: str) -> str:
+    """'' where no file in the folder, or one below it, tells who wrote it."""
+    for name, writer in WRITERS:
+        for pattern in (name, f"*/{name}"):
+            if found := next(Path(folder).glob(pattern), None):
+                return f"{found} is of a checkpoint of {writer}, which has no digests to verify"
+    return ""
 
 
 def _verify_all(paths: list[str]) -> list[Verification]:

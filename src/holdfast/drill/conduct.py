@@ -43,6 +43,7 @@ from holdfast.drill.stage import CannotInjectHere, Stage
 from holdfast.drill.undisturbed import ReferenceFile, Undisturbed
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.fault import Drill, Fault
+from holdfast.system import ignored_folder
 
 FIRST_LIMIT = 3600.0
 """seconds for the undisturbed job: nothing is known of it yet"""
@@ -241,7 +242,8 @@ class Conductor:
         name = f"{time.strftime('%y%m%d-%H%M%S')}-{script}-{secrets.token_hex(2)}"
         folder = Path(self._asked.drills, name).absolute()
         try:
-            folder.mkdir(parents=True, mode=0o700)
+            ignored_folder.make(self._asked.drills)
+            folder.mkdir(mode=0o700)
         except OSError as problem:
             raise EnvironmentFailure(f"{folder} cannot be made: {problem.strerror}") from problem
         return folder

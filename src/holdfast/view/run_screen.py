@@ -31,6 +31,7 @@ SHORTEST_START = 2.0
 """seconds: a start or a stall that takes longer is worth a line"""
 QUOTES = 4
 NO_ACTION = "none, still watching"
+FOR_GOOD = "stopping: no restart can help"
 ERASE = "\r\033[K"
 """to the start of the line, and all behind it away"""
 
@@ -107,7 +108,7 @@ def judgement(
         for quote in quotes[:QUOTES]
     ]
     if action or not verdict.certain:
-        told.append(f"  action    {action or NO_ACTION}")
+        told.append(f"  action    {FOR_GOOD if action == verdict.reason else action or NO_ACTION}")
     helps = bool(verdict.fix) and not last
     if evidence and not (helps and evidence in verdict.fix):
         told.append(f"  evidence  {evidence}")

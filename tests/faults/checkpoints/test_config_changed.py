@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
+from holdfast.catalogue import by_slug
+from holdfast.findings import Verdict
 from tests.analysis.logs.patterns.made import wreckage
 from tests.faults.checkpoints.test_restart_from_zero import resumed
 from tests.faults.checkpoints.test_world_size_mismatch import REFUSED
@@ -164,3 +166,12 @@ test_explain = explain_table(
     passes_over(wreckage("size mismatch for x._flat_param: copying a param with shape [1] from")),
     passes_over(wreckage("RuntimeError: size mismatch, m1: [4 x 8], m2: [16 x 2]")),
 )
+
+
+def test_the_rank_s_sentence_is_quoted_once() -> None:
+    scene = a_scene([ended(0, 1, said=CHANGED), a_rank(1)])
+    verdict = next(by_slug("config-changed").ask_run(scene))
+    assert isinstance(verdict, Verdict)
+    assert "lr: 0.1 then, 0.01 now" in verdict.reason
+    assert verdict.evidence[0].quote.startswith("rank 0 (pid")
+    assert "lr: 0.1" not in verdict.evidence[0].quote

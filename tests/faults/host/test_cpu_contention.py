@@ -77,6 +77,9 @@ test_check = check_table(
         a_machine(load=load(cpus_online=8, cpus_usable=8, load1=7.5)),
         saying=["load of the last minute was 7.5 on 8 cores", "may have ended"],
     ),
+    silent(  # what one job that has just ended leaves behind
+        a_machine(load=load(cpus_online=2, cpus_usable=2, load1=1.07), plan=a_plan(nproc=1))
+    ),
     silent(a_machine()),
     silent(a_machine(cgroup=cgroup(cpu_quota=4.0, throttled_share=0.05, cpu_pressure=5.0))),
     silent(a_machine(load=load(busy=BUSY, load1=3.0))),  # busy, but 64 cores

@@ -35,13 +35,16 @@ def refused(scene: Scene, slug: str) -> ResumeRefusal | None:
         return None
     first, words = found[0]
     ranks = tuple(ending.rank for ending, _ in found)
+    sentence = text.shorten(" ".join(words.text.split()), LONGEST)
+    seen = phrases.how_it_ended(first)
     return ResumeRefusal(
-        sentence=text.shorten(" ".join(words.text.split()), LONGEST),
+        sentence=sentence,
         hint=words.hint,
         slugs=words.slugs,
         ranks=ranks,
         victims=exits.fallen(scene, ranks),
-        evidence=(phrases.how_it_ended(first),),
+        # Said once is enough: the headline is the rank's own sentence.
+        evidence=(msgspec.structs.replace(seen, quote=seen.quote.replace(f": {sentence}", "")),),
     )
 
 

@@ -17,7 +17,7 @@ from holdfast.analysis.rules.rule import NO_RULES, RuleSet
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.nodes.etcd import access
 from holdfast.nodes.reach.run_meeting import OneNode
-from holdfast.run.launch import grace, newer_flags, node_flags, torch_names
+from holdfast.run.launch import grace, misplaced_flags, newer_flags, node_flags, torch_names
 from holdfast.run.launch.node_flags import RunMeeting
 from holdfast.system import rule_files
 
@@ -159,10 +159,16 @@ def add_own_flags(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _own_flags() -> frozenset[str]:
+    add_own_flags((own := argparse.ArgumentParser()).add_argument_group())
+    return frozenset(own._option_string_actions) - {"-h", "--help"}  # noqa: SLF001
+
+
 def parse(argv: Sequence[str]) -> RunFlags:
     """Raises newer_flags.CompletionAsked where that is all that was typed."""
     unseen = torch_names.check(_import_torchrun().torch.__version__)
     typed = build_parser().parse_args(argv)
+    unseen = (*unseen, *misplaced_flags.remarks(typed, _own_flags()))
     patience = typed.patience
     if patience is not None and not (math.isfinite(patience) and patience > 0):
         raise ConfigError(f"--patience must be > 0 seconds, got {patience:g}")

@@ -30,7 +30,7 @@ from holdfast.analysis.job.run_paths import RunPaths, is_ours
 from holdfast.analysis.machine import Unread
 from holdfast.run.runs import owner, redact
 from holdfast.run.runs.registry import RunState, marker_of, read_run, run_ids
-from holdfast.system import deadline
+from holdfast.system import deadline, ignored_folder
 from holdfast.text import printable
 
 ANSWER_WITHIN = 5.0
@@ -93,7 +93,7 @@ def _hangs(root: str) -> str:
     """'' or that its file system does not answer: then it is a child that hangs, and not we."""
 
     def write_something() -> bytes:
-        os.makedirs(root, exist_ok=True)
+        ignored_folder.make(root)
         tempfile.TemporaryFile(dir=root).close()
         return b""
 
@@ -149,7 +149,7 @@ def _try_make(
     paths = None
     try:
         root = os.path.abspath(root)  # ranks may have another working directory
-        os.makedirs(root, exist_ok=True)
+        ignored_folder.make(root)
         paths = _part_folder(root, part) if part and part.run else _new_folder(root, name)
         _describe(paths, me, environment, part)
         owner.hold_mark(paths.folder)
