@@ -29,6 +29,14 @@ def console(starting_with: str) -> list[str]:
     return str(block).splitlines()
 
 
+def test_the_line_that_the_screen_names_is_the_one_that_hangs() -> None:
+    """Numbers are masked below; this one a reader looks up."""
+    script = (ROOT / "examples" / "train.py").read_text().splitlines()
+    named = re.findall(r"break_on_purpose\(\) at train\.py:(\d+)", README)
+    assert named
+    assert {script[int(line) - 1].strip() for line in named} == {"time.sleep(3600)"}
+
+
 @pytest.mark.long
 @pytest.mark.xdist_group("readme")
 def test_the_screen_of_run_is_what_run_prints(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ def test_the_readme_shows_the_newest_drills() -> None:
 
 def test_the_table_comes_after_the_first_commands_and_only_once() -> None:
     once = writer.refreshed(README, JOBS, "2026-11-16")
-    assert once.index("$ make test") < once.index(writer.BEGIN) < once.index("## One screen")
+    places = ("$ make test", "## One screen", writer.BEGIN, "## What it does")
+    at = [once.index(place) for place in places]
+    assert at == sorted(at), "what a run looks like comes before the table of faults"
     assert writer.refreshed(once, JOBS, "2026-11-16") == once
     assert once.count(writer.TITLE) == 1
 
@@ -41,10 +43,8 @@ def test_each_fault_is_shown_from_the_first_job_that_tried_it() -> None:
         "| a rank is killed | 0.3 s | rank-killed: rank 2 | 4.1 s | 4 | identical |",
         "| a node is lost | 0.3 s | node-lost: bravo | 9.0 s | 4 | identical |",
     ]
-    assert (
-        "From 2 drills on DDP, 4 ranks, 1 drill on two lab hosts: every promise kept." in table[5]
-    )
-    assert "(proof/drill-2026-11-16.md)" in table[5]
+    assert table[5] == "All 3 drills kept every promise: 2 on DDP, 4 ranks; 1 on two lab hosts."
+    assert "(proof/drill-2026-11-16.md)" in table[7]
 
 
 def test_what_was_broken_is_never_left_out() -> None:
@@ -52,8 +52,8 @@ def test_what_was_broken_is_never_left_out() -> None:
     assert "| rank-stuck, DDP | 8.4 s | **wrong** straggler: rank 3 |" in table
     assert "**broken**: name, loss, clean |" in table
     assert "| save-killed, DDP |" in table
-    assert "2 broke a promise" in table
-    assert "every promise kept" not in table
+    assert "1 of 3 drills kept every promise: 3 on DDP." in table
+    assert "Broken: rank-stuck on DDP (name: " in table
     assert "hangs in Python" not in table, "not as if it had been kept"
 
 

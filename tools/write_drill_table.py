@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from holdfast.view.drill_table import seconds
 ROOT = Path(__file__).parent.parent
 README, PROOF = ROOT / "README.md", ROOT / "proof"
 BEGIN, END = "<!-- drills: written by tools/write_drill_table.py -->\n", "<!-- end of drills -->\n"
-BEFORE = "## One screen\n"
+BEFORE = "## What it does\n"
 TITLE = "## What happens to [examples/train.py](examples/train.py) when …\n"
 HEADS = ("fault", "noticed after", "named", "training again after", "steps repeated", "result")
 SHOWN = {
@@ -54,20 +55,29 @@ Reports = Mapping[str, DrillReport]
 
 def readme_table(reports: Reports, date: str) -> str:
     rows = dict(_shown(reports))
-    said = [
-        f"{text.counted(_tried(report), 'drill')} on {name}" for name, report in reports.items()
-    ]
-    broken = [row for report in reports.values() for row in report.broken]
-    verdict = f"{len(broken)} broke a promise" if broken else "every promise kept"
     lines = [
         "| when … | noticed after | named | training again after | steps repeated | result |",
         "|---|---|---|---|---|---|",
         *(_line((words, *_cells(row))) for words, row in rows.items()),
         "",
-        f"From {', '.join(said)}: {verdict}. [All of them](proof/drill-{date}.md), and",
-        "[how to drill your own job](docs/drill.md).",
+        *_in_all(reports),
+        "",
+        f"[All of them](proof/drill-{date}.md), and [how to drill your own job](docs/drill.md).",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _in_all(reports: Reports) -> list[str]:
+    """How many drills, on which jobs, and in a sentence each what was broken."""
+    tried = sum(map(_tried, reports.values()))
+    broken = [(name, row) for name, report in reports.items() for row in report.broken]
+    kept = "All" if not broken else f"{tried - len(broken)} of"
+    jobs = "; ".join(f"{_tried(report)} on {name}" for name, report in reports.items())
+    lines = [f"{kept} {text.counted(tried, 'drill')} kept every promise: {jobs}."]
+    for name, row in broken:
+        seen = "; ".join(f"{one.promise}: {one.seen}" for one in row.broken)
+        lines.append(f"Broken: {row.drill} on {name} ({seen}).")
+    return [line for one in lines for line in textwrap.wrap(one, 100, break_on_hyphens=False)]
 
 
 def _shown(reports: Reports) -> list[tuple[str, DrillRow]]:

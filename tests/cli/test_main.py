@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 
 import pytest
 
 from holdfast import __version__, catalogue
+from holdfast.cli.main import main
 from tests.cli.holdfast_command import HOLDFAST, free_port, listener, run
 
 
@@ -16,6 +18,22 @@ def test_version_and_help() -> None:
     done = run("--help")
     assert done.returncode == 0
     assert "check" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["run", "check", "drill", "env"])
+def test_another_system_is_one_sentence(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert main([verb, "train.py"]) == 2
+    said = capsys.readouterr().err
+    assert f"error: holdfast {verb} needs Linux, and this is darwin\n" in said
+    assert "hint: use it where the job runs" in said
+
+
+def test_files_are_read_on_any_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert main(["explain", "HOLD101"]) == 0
 
 
 def test_holdfast_alone_prints_its_help() -> None:

@@ -22,7 +22,7 @@ from holdfast.cli import (
     stop,
     streams,
 )
-from holdfast.errors import Error
+from holdfast.errors import ConfigError, Error
 
 
 class Verb(Protocol):
@@ -53,6 +53,10 @@ TORCHRUNS_LANGUAGE = {"run": run.launch, "drill": drill.hold}
 """verbs whose words argparse never sees: they are torchrun's, and the script's own"""
 
 
+READS_LINUX = ("check", "env", "run", "runs", "stop", "drill")
+"""verbs that ask /proc and the kernel; the others read files that may come from elsewhere"""
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="holdfast",
@@ -74,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not words:
             streams.remark(build_parser().format_help().rstrip())
             return 2
+        _refuse_other_systems(words[0])
         if words[0] in TORCHRUNS_LANGUAGE:
             return TORCHRUNS_LANGUAGE[words[0]](words[1:])
         command: list[str] = []
@@ -93,3 +98,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`); that is no error of ours.
         streams.silence(sys.stdout)
         return 0
+
+
+def _refuse_other_systems(verb: str) -> None:
+    if sys.platform != "linux" and verb in READS_LINUX:
+        raise ConfigError(
+            f"holdfast {verb} needs Linux, and this is {sys.platform}",
+            hint="use it where the job runs, or in a container or WSL; `holdfast lint` and "
+            "`holdfast explain LOG` only read files",
+        )
