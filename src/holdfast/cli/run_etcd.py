@@ -112,7 +112,7 @@ class Roles:
             fence=self.fence,
             say=here.screen.say,
         )
-        link.end_with(self.fence.until)
+        link.end_with(role.lease.until)
         return role
 
     def _taken_over(self, left: CarriedJob) -> CarriedJob:

@@ -38,6 +38,14 @@ class FenceRow(NamedTuple):
     """seconds; 0 for the default"""
 
     @property
+    def lasts(self) -> float:
+        return 3 * self.lease or LASTS
+
+    @property
+    def after(self) -> float:
+        return self.lease or AFTER
+
+    @property
     def name(self) -> str:
         return f"{self.nodes} nodes, {self.who}, {self.fault}"
 
@@ -127,9 +135,9 @@ def play(row: FenceRow, folder: Path) -> Fenced:
             victim = next(host for host in hosts if _coordinates(job, host))
         job.mark()
         with _fault(row.fault, job, victim):
-            time.sleep(LASTS)
+            time.sleep(row.lasts)
         until = job.marked + LONGEST
-        while time.monotonic() < until and not _is_over(job):
+        while time.monotonic() < until and not _is_over(job, row):
             time.sleep(0.2)
         return _judged(job)
 
@@ -181,12 +189,12 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _is_over(job: FenceJob) -> bool:
+def _is_over(job: FenceJob, row: FenceRow) -> bool:
     now, written = time.monotonic(), job.written()
-    if now < job.marked + LASTS + AFTER:
+    if now < job.marked + row.lasts + row.after:
         return False
     newest = min(w.at for w in written if w.round == written[-1].round)
-    return job.marked < newest < now - AFTER
+    return job.marked < newest < now - row.after
 
 
 def _judged(job: FenceJob) -> Fenced:

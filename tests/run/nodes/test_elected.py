@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.analysis.scene.scene import Failure, Policy
 from holdfast.nodes.channel_errors import ChannelTimeout
@@ -17,6 +19,7 @@ from holdfast.nodes.etcd.client import EtcdClient
 from holdfast.nodes.etcd.election import LEASE, Follow
 from holdfast.nodes.etcd.elector import RENEW_EVERY, Elected, Elector
 from holdfast.nodes.etcd.etcd_errors import EtcdUnreachable
+from holdfast.run.launch import lease_guard
 from holdfast.run.nodes import elected, takeover
 from holdfast.run.nodes.elected import ElectedLauncher
 from holdfast.run.nodes.link import fencing
@@ -268,6 +271,36 @@ def test_a_takeover_is_a_restart_like_any_other(
     assert again.allowed is allowed
     assert words in again.reason
     assert takeover.carried_job(left.plain()) == left
+
+
+PROCESSES_END = lease_guard.BACKSTOP + 0.2
+"""seconds after the end of a lease, with the tick of a coordinator's link"""
+
+
+@given(
+    confirmed=st.floats(0, 100),
+    under_way=st.floats(0, takeover.UNDER_WAY),
+    by_etcd=st.booleans(),
+    later=st.floats(0, 30),
+)
+def test_a_takeover_waits_as_long_as_every_fence_takes(
+    confirmed: float, under_way: float, by_etcd: bool, later: float
+) -> None:
+    """Whatever has become of the coordinator before: it is stopped, stuck or cut off."""
+    lease = fencing.SHORT_LEASE
+    # our own sign of life that we knew was heard: then we stood for election, or later
+    elected = confirmed + lease.seconds + later
+    # nobody can be elected before a lease in etcd is over
+    renewed = elected - LEASE
+    # what it heard of us last, it heard a moment after that sign
+    heard = confirmed + under_way
+    its_lease = renewed + LEASE if by_etcd else heard + lease.lease.lost
+    its_ranks = its_lease + fencing.OWN_ENDING
+    others = its_lease + lease.seconds + fencing.OWN_ENDING  # confirmed at the last moment
+    alone = elected + takeover.fence_after_election({"a"}, coordinator="a")
+    silent = elected + takeover.fence_after_election({"a", "c"}, coordinator="a")
+    assert its_ranks + PROCESSES_END < alone
+    assert max(its_ranks, others) + PROCESSES_END < silent
 
 
 def test_a_takeover_waits_for_the_ranks_of_nodes_that_are_not_heard() -> None:

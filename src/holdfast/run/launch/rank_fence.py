@@ -66,11 +66,6 @@ class RankFence:
             if not self._lifted:
                 self._words[_UNTIL] = self._until
 
-    def until(self) -> float:
-        """What was said last."""
-        with self._lock:
-            return math.inf if self._until == FOR_LIFE else self._until / 1e9
-
     def lift(self) -> None:
         """No other node may start again while these ranks end: they have all the time."""
         with self._lock:

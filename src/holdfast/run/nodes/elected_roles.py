@@ -82,6 +82,10 @@ class CoordinatorLease:
         self._lock = threading.Lock()
         self._until = -math.inf
 
+    def until(self) -> float:
+        with self._lock:
+            return self._until
+
     def proven_until(self, at: float) -> None:
         """By CLOCK_BOOTTIME; from the elector's thread, and from the agent's."""
         with self._lock:
@@ -103,8 +107,8 @@ class CoordinatorRole:
         say: Say,
     ) -> None:
         self._elector, self._coordination, self._say = elector, coordination, say
-        self._fence_of_ranks = CoordinatorLease(fence)
-        elector.tell_proof(self._fence_of_ranks.proven_until)
+        self.lease = CoordinatorLease(fence)
+        elector.tell_proof(self.lease.proven_until)
         self._least = least
         self._leaving = ""
         self._elected_at = time.monotonic() if took_over else -math.inf
@@ -132,7 +136,7 @@ class CoordinatorRole:
         ):
             if not (missing or self._elector.overruled):
                 heard_for = min(self._coordination.heard_until() - time.monotonic(), LONGEST_PROOF)
-                self._fence_of_ranks.proven_until(boot_time() + heard_for)
+                self.lease.proven_until(boot_time() + heard_for)
             return ""
         if self._elector.overruled:
             return f"{self._elector.overruled} was elected while this node was cut off from etcd"

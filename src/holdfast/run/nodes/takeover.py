@@ -16,12 +16,15 @@ from holdfast.run.watch import restart
 from holdfast.run.watch.restart import Restart
 
 SLUG = "store-host-lost"
-SILENT_FENCE = fencing.SHORT_LEASE.gone_after
-"""seconds after an election within which a node of the round before, of which nothing is heard,
-has ended its ranks. The coordinator before may have been in touch with it until the very moment:
-one that hands over, or learns that it was overruled, leaves etcd at once"""
-COORDINATOR_FENCE = SILENT_FENCE - election.LEASE + elector.RENEW_EVERY
-"""the same for the coordinator before: etcd has not heard it for a lease, or its ranks are gone"""
+UNDER_WAY = 3.0
+"""seconds that a sign of life may take to the coordinator before, and until the next one is sent"""
+COORDINATOR_FENCE = fencing.SHORT_LEASE.gone_after - election.LEASE + elector.RENEW_EVERY
+"""seconds after an election within which the ranks of the coordinator before have ended. Either it
+has not reached etcd for a lease; or it lost us within a moment of our loss of it, and has only
+to learn that"""
+SILENT_FENCE = fencing.SHORT_LEASE.gone_after + UNDER_WAY
+"""the same for any other node of the round before, of which nothing is heard: that coordinator may
+have confirmed its lease until its own was over"""
 
 
 class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):

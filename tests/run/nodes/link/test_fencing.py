@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.nodes.keepalive import GONE_SECONDS
 from holdfast.nodes.lease import LATE_LOOK, Hearing
+from holdfast.run.launch import lease_guard
 from holdfast.run.nodes.link import fencing
 from holdfast.run.nodes.link.fencing import LeaseTerms, SignsOfLife, lease_is_over
 from holdfast.run.nodes.link.member_stream import MemberStream
@@ -140,6 +141,32 @@ def test_no_round_starts_while_ranks_of_a_lost_node_may_run(
         if simulation.fenced is not None:
             assert simulation.launcher_over is not None
             assert simulation.launcher_over + ENDING <= simulation.fenced
+
+
+stops = st.sampled_from([0.2, 0.2, 0.25, 0.9, LONGEST_GAP, 8.0, 30.0])
+loops_that_stop = st.lists(st.tuples(st.floats(0.1, 15), stops), min_size=1, max_size=8)
+
+
+@given(spells, spells, loops_that_stop, loops, st.floats(-1000, 1000))
+def test_the_kernel_ends_ranks_in_time_of_a_launcher_that_does_not_run(
+    up: list[tuple[float, float | None]],
+    down: list[tuple[float, float | None]],
+    launcher: list[tuple[float, float]],
+    coordinator: list[tuple[float, float]],
+    ahead: float,
+) -> None:
+    simulation = Simulation(
+        by_spells(launcher), by_spells(coordinator), by_spells(up), by_spells(down), ahead
+    )
+    simulation.play()
+    if simulation.fenced is not None:
+        ranks_end = simulation.signs.ranks_end_at(SHORT) - ahead + lease_guard.BACKSTOP
+        assert ranks_end + ENDING <= simulation.fenced
+
+
+def test_of_a_launcher_that_is_killed_nothing_is_left_when_it_is_started_again() -> None:
+    ends = lease_guard.AFTER_LAUNCHER + lease_guard.BACKSTOP + ENDING
+    assert ends <= min(PATIENT.closed_for, PATIENT.gone_after)
 
 
 def steady(_: float) -> float:
