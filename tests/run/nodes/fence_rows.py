@@ -39,11 +39,11 @@ class FenceRow(NamedTuple):
 
     @property
     def lasts(self) -> float:
-        return 3 * self.lease or LASTS
+        return self.lease + 5.0 if self.lease else LASTS
 
     @property
     def after(self) -> float:
-        return self.lease or AFTER
+        return 1.0 if self.lease else AFTER
 
     @property
     def name(self) -> str:

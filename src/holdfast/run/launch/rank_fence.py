@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.run.launch.lease_guard import FOR_LIFE
+from holdfast.system import kernel_calls
 
 GUARD = str(Path(__file__).with_name("lease_guard.py"))
 READY_SECONDS = 30.0
@@ -42,7 +43,7 @@ class RankFence:
     agent's."""
 
     def __init__(self) -> None:
-        self._memory = os.memfd_create("holdfast-lease", os.MFD_CLOEXEC)
+        self._memory = kernel_calls.memory_file("holdfast-lease")
         os.ftruncate(self._memory, mmap.PAGESIZE)
         self._words = memoryview(mmap.mmap(self._memory, mmap.PAGESIZE)).cast("Q")
         self._lock = threading.Lock()
