@@ -48,6 +48,7 @@ proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.stuck_groups 5000 --out proof/stuck-groups-$$(date -u +%F).md
 	$(BIN)/python -m bench.detect_nodes
 	$(BIN)/python -m tools.fence_table
+	$(BIN)/python -m tools.pauses_table
 	$(BIN)/python -m tools.hold_drills
 
 versions: $(READY)  ## the tests of run and rank with torch 2.8, 2.10, 2.13, 2.15; 20 GB of cache

@@ -51,7 +51,7 @@ def environment_of(stage: Stage) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("runner", "host", "typed"),
     [
-        ("holdfast", "bravo", []),
+        ("holdfast", "bravo", ["--lease", "7"]),
         ("torchrun", "bravo", ["--local-addr", "10.77.0.2", "--rdzv-conf", "is_host=0"]),
         ("torchrun", "alpha", ["--local-addr", "10.77.0.1", "--rdzv-conf", "is_host=1"]),
     ],

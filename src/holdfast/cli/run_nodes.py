@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from holdfast.run.nodes.coordination import Coordination
     from holdfast.run.nodes.joining import MayChange
     from holdfast.run.nodes.link.interface import CoordinatorLink
+    from holdfast.run.nodes.link.launcher_link import JoinedLink
     from holdfast.run.nodes.member_watch import MemberWatch
     from holdfast.run.nodes.membership import Membership
     from holdfast.run.nodes.messages import NodeCard, RoundStart
+    from holdfast.run.nodes.round_source import ToldToEnd
     from holdfast.run.nodes.start_gate import StartGate
     from holdfast.run.runs.leftovers import EndedLeftovers
     from holdfast.run.watch.observer import Observer
@@ -224,18 +226,25 @@ def _join(here: NodeStart, why: str) -> int:
         then = here._replace(resolved=resolved)
         return not here.resolved and bool(resolved) and role_of(then)[0] is not MeetingRole.JOIN
 
+    def join(token: Token, may_change: MayChange) -> JoinedLink:
+        return join_coordinator(
+            plan,
+            token=token,
+            card=card,
+            rendezvous_id=meeting.rdzv_id,
+            seconds=meeting.join_timeout,
+            own=here.own,
+            say=screen.say,
+            may_change=may_change,
+        )
+
+    def join_again(told: ToldToEnd) -> JoinedLink:
+        screen.say(f"joining {plan.host}:{plan.port} again, for up to {meeting.join_timeout:.0f} s")
+        return join(token, _handed_later(here)._replace(told=told))
+
     try:
         with token_of(here, coordinates=False) as token:
-            link = join_coordinator(
-                plan,
-                token=token,
-                card=card,
-                rendezvous_id=meeting.rdzv_id,
-                seconds=meeting.join_timeout,
-                own=here.own,
-                say=screen.say,
-                may_change=_handed_later(here)._replace(is_meant=is_meant),
-            )
+            link = join(token, _handed_later(here)._replace(is_meant=is_meant))
     except ChannelError as problem:
         screen.say(f"not started: {problem.sentence}")
         run_job.leave_error(problem.sentence, exit_codes.STOPPED_BY_VERDICT)
@@ -246,11 +255,17 @@ def _join(here: NodeStart, why: str) -> int:
         part = RunPart(node=link.admitted.name, run=link.admitted.run)
         files = RunFiles(flags, here.argv, screen, facts=here.facts, part=part)
         files.begin(flags, card.nproc, here.left)
-        membership = Membership(link, screen=screen, journal=files.journal, fence=fence)
+        membership = Membership(
+            link,
+            screen=screen,
+            journal=files.journal,
+            fence=fence,
+            join_again=join_again,
+        )
         watch = member_watch(membership, files)
         name_run(flags, link.admitted.run)
         rounds = InterfaceRounds(
-            membership, here.network, own_address=lambda _: link.own_address, say=screen.say
+            membership, here.network, own_address=lambda _: membership.own_address, say=screen.say
         )
         return run_job.conduct(
             flags, watch, files, rounds=rounds, settings=rounds.settings, fence=fence

@@ -16,9 +16,11 @@ MTU = 9000
 """so that a path can lose large packets; a smaller one loses none by size"""
 TEMPORARY = "/run/tmp"
 """as TMPDIR: it is the host's own, as a machine's /tmp is, and goes with it"""
+LEASE = "7"
+"""seconds, where holdfast would wait longer for a host that may only be paused: here it is not"""
 NOT_WITH_HOSTS = ("--nnodes", "--node-rank", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id",
                   "--rdzv-conf", "--master-addr", "--master-port", "--standalone",
-                  "--local-addr")  # fmt: skip
+                  "--local-addr", "--lease")  # fmt: skip
 """options by which nodes meet: the drill types them"""
 
 
@@ -63,6 +65,8 @@ def meeting_options(stage: Stage, host: str, runner: str) -> list[str]:
     if runner != "holdfast":  # torchrun does not find out by itself which node it is
         settings["is_host"] = str(int(host == first))
         options += ["--local-addr", stage.hosts[host].address]
+    elif not stage.fewest_hosts:
+        options += ["--lease", LEASE]
     if settings:
         options += ["--rdzv-conf", ",".join(f"{name}={value}" for name, value in settings.items())]
     return options

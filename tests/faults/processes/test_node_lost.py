@@ -117,6 +117,20 @@ test_run = run_table(
         certain=True,
         saying=["node node-c (ranks 4-5) was lost"],
     ),
+    notices(  # where the lease is so long that it may come back
+        on_node(four_nodes(), C, hearing="late", silent=9.0, machine_answers=True),
+        ranks=[4, 5],
+        hosts=[C],
+        victims=OTHERS,
+        certain=False,
+        saying=[
+            (
+                "node node-c (ranks 4-5): nothing was heard from it for 9.0 s: the machine answers "
+                "and its launcher does not: it is stopped, or gets no CPU time; its ranks may "
+                "still run, and the job goes on once it is heard again"
+            )
+        ],
+    ),
     # Late is not lost, and a closed connection may come back.
     overlooks(on_node(four_nodes(), C, hearing="late", silent=5.4)),
     overlooks(closed(four_nodes(), C, seconds=1.4)),

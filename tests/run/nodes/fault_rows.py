@@ -43,6 +43,8 @@ class FaultRow:
     mtu: int = 1500
     asked: tuple[str, ...] = ()
     within: float = WITHIN
+    flags: tuple[str, ...] = ()
+    """of holdfast"""
     then: Callable[[NodesJob], list[str]] | None = None
     """a second act; what went wrong in it"""
 
@@ -133,6 +135,19 @@ def is_fenced(job: NodesJob) -> list[str]:
     return [f"ranks on {host.name} still run"] if job.ranks_on(host) else []
 
 
+def is_fenced_and_joins_again(job: NodesJob) -> list[str]:
+    """Its launcher does not end for good: once the cable is in it is a node of the job again."""
+    host = job.hosts[-1]
+    problems = is_fenced(job)
+    host.restore()
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if any("waits for the next round" in line.text for line in [*job.screens[host.name]]):
+            return problems
+        time.sleep(0.2)
+    return [*problems, f"{host.name} did not join again"]
+
+
 def leaves_none_there(job: NodesJob) -> list[str]:
     left = job.orphans(job.hosts[-1:], seconds=10)
     return [f"left on {name}: {commands}" for name, commands in left.items()]
@@ -153,8 +168,7 @@ def both_come_back(job: NodesJob) -> list[str]:
 
 def heals(job: NodesJob) -> list[str]:
     job.lab.restore()
-    apart = [h for h in job.hosts[1:] if job.nodes[h.name].process.poll() is not None]
-    return _taken_in(job, apart, world=job.nproc * len(job.hosts))
+    return _taken_in(job, job.hosts[1:], world=job.nproc * len(job.hosts))
 
 
 def starts_again_elsewhere(job: NodesJob) -> list[str]:
@@ -176,10 +190,12 @@ def starts_again_elsewhere(job: NodesJob) -> list[str]:
 
 
 def _taken_in(job: NodesJob, hosts: list[Host], *, world: int) -> list[str]:
-    job.exits(30, hosts)
+    """A launcher that lost the coordinator joins again by itself; one that has ended is started
+    again, as by a service."""
     job.mark()
     for host in hosts:
-        job.start(host)
+        if job.nodes[host.name].process.poll() is not None:
+            job.start(host)
     step = job.goes_on(world=world, seconds=120)
     names = ", ".join(host.name for host in hosts)
     return [] if step else [f"{names} back, and no attempt of {world} ranks within 120 s"]
@@ -200,7 +216,8 @@ ROWS = (
              then=is_fenced),
     FaultRow("store-host-cut", "the cable of the store's host is out", cut_store_host,
              ("store-host-lost", "network-partition"), ("alpha",), silent=("alpha",),
-             after="stops", then=starts_again_elsewhere),
+             flags=("--rdzv-conf", "join_timeout=20"), after="stops",
+             then=starts_again_elsewhere),
     FaultRow("loss", "30 % of the packets between two hosts are lost", lose_packets,
              ("packet-loss",), ("carol", "delta"), after="named"),
     FaultRow("mtu", "large packets between two hosts begin to vanish", lose_large_packets,

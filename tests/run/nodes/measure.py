@@ -54,6 +54,7 @@ def play(row: FaultRow, folder: Path, *, launcher: LauncherName = "holdfast") ->
             nnodes=row.nnodes,
             nproc=row.nproc,
             asked=row.asked,
+            flags=row.flags if launcher == "holdfast" else (),
         ) as job:
             began = time.monotonic()
             job.start_all()
@@ -115,7 +116,7 @@ def _after(row: FaultRow, job: NodesJob, hosts: list[Host], seen: Measured) -> N
         if step.step < 20:
             seen.problems.append(f"resumed at step {step.step}")
     elif row.after == "stops":
-        codes = job.exits(30, hosts)
+        codes = job.exits(60, hosts)
         seen.ended = [name for name, code in codes.items() if code is not None]
         seen.problems += [f"{n} runs on" for n, code in codes.items() if code is None]
         seen.problems += [f"{n} ends with {c}" for n, c in codes.items() if c == 0]

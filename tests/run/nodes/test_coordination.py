@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from holdfast.run.nodes.coordination import Coordination
+from holdfast.run.nodes.link.launcher_link import JoinedLink
 from holdfast.run.nodes.membership import Membership
 from holdfast.run.nodes.messages import (
     EndRound,
@@ -36,9 +37,11 @@ def not_told() -> signal.Signals | None:
 class Job:
     """The coordinator on node a, members as they come; `opened` are the store's addresses."""
 
-    def __init__(self, stack: contextlib.ExitStack, policy: RoundPolicy) -> None:
+    def __init__(
+        self, stack: contextlib.ExitStack, policy: RoundPolicy, *, run: str = "20261116-a"
+    ) -> None:
         self.stack = stack
-        self.link = stack.enter_context(coordinating())
+        self.link = stack.enter_context(coordinating(run=run))
         self.screen = io.StringIO()
         card = a_card("a", identity="a-0")
         self.coordination = Coordination(
@@ -55,6 +58,23 @@ class Job:
     def member(self, name: str) -> Membership:
         link = self.stack.enter_context(joined(self.link.port, card=a_card(name)))
         return Membership(link, screen=Screen(io.StringIO()), journal=Notes(), fence=NoFence())
+
+    def member_that_comes_back(self, name: str, *, to: Job | None = None) -> Membership:
+        """After it lost the coordinator; `to` is where it then finds one."""
+
+        def join_again(told: Callable[[], signal.Signals | None]) -> JoinedLink:
+            del told
+            port = (to or self).link.port
+            return self.stack.enter_context(joined(port, card=a_card(name)))
+
+        link = self.stack.enter_context(joined(self.link.port, card=a_card(name)))
+        return Membership(
+            link,
+            screen=Screen(self.screen),
+            journal=Notes(),
+            fence=NoFence(),
+            join_again=join_again,
+        )
 
     def form(
         self, *members: Membership, told: Callable[[], signal.Signals | None] = not_told
@@ -247,6 +267,59 @@ def test_a_member_that_waits_says_that_its_coordinator_is_gone(
         waiting.result(LONG)
     assert over.value.exit_code == 124
     assert "node a, which coordinates the job and serves its store, was lost" in over.value.sentence
+
+
+def test_a_member_that_lost_its_coordinator_joins_again_and_the_job_re_forms(
+    stack: contextlib.ExitStack,
+) -> None:
+    """At once: nothing waits for a lease of the launcher that it was."""
+    job = Job(stack, RoundPolicy(2, 2))
+    b = job.member_that_comes_back("b")
+    job.form(b)[1][0].result(LONG)
+    job.link.give_up("b", "the cable is out")
+    assert until(b.lost).others_may_start
+    job.coordination.end_round(EndRound(round=1, action="restart", reason="b was lost"))
+    here, (there,) = job.form(b)
+    assert [(n.name, n.nproc) for n in there.result(LONG).start.nodes] == [("a", 1), ("b", 1)]
+    assert (here.start.round, here.start.attempt) == (2, 1)
+    assert "joined a again" in job.screen.getvalue()
+    b.send(NodeReport(round=2, at=1.0, ranks=()))
+
+    def reported() -> bool:
+        job.coordination.look(0.0)
+        return job.coordination.states()["b"].report is not None
+
+    until(reported)
+
+
+def test_a_member_that_joins_again_before_it_was_missed_is_lost_in_its_round(
+    stack: contextlib.ExitStack,
+) -> None:
+    job = Job(stack, RoundPolicy(2, 2))
+    b = job.member_that_comes_back("b")
+    job.form(b)[1][0].result(LONG)
+    again = job.member("b")
+
+    def lost() -> bool:
+        job.coordination.look(0.0)
+        return job.coordination.states()["b"].hearing == "lost"
+
+    until(lost)
+    state = job.coordination.states()["b"]
+    assert (state.farewell, again.node) == ("left", "b")
+    assert "has joined again" in state.farewell_words
+
+
+def test_a_member_takes_no_part_in_another_run(stack: contextlib.ExitStack) -> None:
+    job = Job(stack, RoundPolicy(2, 2))
+    new = Job(stack, RoundPolicy(2, 2), run="20261117-b")
+    b = job.member_that_comes_back("b", to=new)
+    waiting = job.threads.submit(b.next_round, job.open_store, not_told)
+    job.link.give_up("b", "the cable is out")
+    with pytest.raises(JobIsOver) as over:
+        waiting.result(LONG)
+    assert "a coordinates another run now, 20261117-b" in over.value.sentence
+    assert over.value.exit_code == 124
 
 
 class FastClock:

@@ -9,7 +9,12 @@ import pytest
 from holdfast import catalogue
 from holdfast.drill.lab import Lab, LabUnavailableError
 from tests.run.nodes import fault_rows, quiet_rows, start_rows
-from tests.run.nodes.fault_rows import FaultRow, cut_host, is_fenced, kill_launcher
+from tests.run.nodes.fault_rows import (
+    FaultRow,
+    cut_host,
+    is_fenced_and_joins_again,
+    kill_launcher,
+)
 from tests.run.nodes.measure import play
 
 KILLED = FaultRow(
@@ -19,7 +24,7 @@ KILLED = FaultRow(
 CUT = FaultRow(
     "cut", "the cable of the second host is out", cut_host, fault_rows.LOST,
     ("bravo",), silent=("bravo",), world=1, hosts=2, nnodes="1:2", asked=("pause=0.01",),
-    then=is_fenced,
+    then=is_fenced_and_joins_again,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from holdfast.run.nodes.messages import NodeCard, RoundStart
 from holdfast.run.nodes.rounds import (
     LAST_CALL,
     LAST_CALL_AGAIN,
+    NodesToGiveUp,
     RoundAwaited,
     RoundPolicy,
     Rounds,
@@ -74,6 +75,36 @@ def test_enough_nodes_wait_for_more_until_the_last_call() -> None:
     come(rounds, "c")
     awaited(rounds, LAST_CALL - 0.1)
     assert names(started(rounds, LAST_CALL)) == ["a", "b", "c"]
+
+
+def test_a_node_that_comes_back_to_a_later_round_is_waited_for_until_it_is_ready() -> None:
+    rounds = running(2, 3, "a", "b", "c")
+    rounds.lost("c")
+    rounds.ended()
+    for name in "ab":
+        rounds.ready(name, 1)
+    awaited(rounds, 10.0)
+    rounds.joined("c", card("c", life=1))
+    awaited(rounds, 10.0 + LAST_CALL_AGAIN)
+    rounds.ready("c", 0)
+    assert names(started(rounds, 10.1 + LAST_CALL_AGAIN)) == ["a", "b", "c"]
+
+
+def test_a_node_that_cannot_end_its_ranks_does_not_end_the_job_of_enough_others() -> None:
+    """It is heard, so no lease is over. Given up, it ends them or is killed, and then others go
+    on: never before."""
+    rounds = running(2, 3, "a", "b", "c")
+    rounds.ended()
+    for name in "ab":
+        rounds.ready(name, 1)
+    assert "waiting for c to end the ranks" in awaited(rounds, 10.0).sentence
+    outcome = rounds.form(10.0 + rounds.policy.join_timeout)
+    assert isinstance(outcome, NodesToGiveUp)
+    assert outcome.nodes == ("c",)
+    rounds.lost("c")
+    assert "have ended" in awaited(rounds, 12.0 + rounds.policy.join_timeout).sentence
+    rounds.fenced("c")
+    assert names(started(rounds, 20.0 + rounds.policy.join_timeout)) == ["a", "b"]
 
 
 def test_nobody_else_is_waited_for_when_the_list_of_nodes_is_complete() -> None:
@@ -224,7 +255,7 @@ def test_a_node_of_the_round_before_is_missed_by_name() -> None:
 
 
 def test_ranks_that_do_not_end_are_not_waited_for_without_end() -> None:
-    rounds = running(1, 2, "a", "b")
+    rounds = running(2, 2, "a", "b")
     rounds.ended()
     rounds.ready("a", 1)
     awaited(rounds, 100.0)
@@ -338,6 +369,9 @@ class RoundsInAnyOrder(RuleBasedStateMachine):
         if self.rounds.running:
             self.rounds.ended()
         outcome = self.rounds.form(self.now)
+        if isinstance(outcome, NodesToGiveUp):
+            assert set(outcome.nodes) <= set(self.alive)
+            return
         if not isinstance(outcome, RoundStart):
             assert outcome.sentence
             return

@@ -163,7 +163,7 @@ def test_nothing_changes_while_nothing_happens() -> None:
     scene = a_scene_of_nodes(checkpoints=SAVED)
     assert node_policy.change_of_nodes(scene, peers(), RESTARTS, since=0.0) is None
     assert not node_policy.needs_a_look(scene)
-    assert node_policy.all_heard(scene)
+    assert node_policy.may_be_said(scene, a_verdict(hosts=("b",)))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,8 @@ def test_nodes_that_fall_silent_together_are_named_together(
     scene = a_scene([a_rank(rank) for rank in range(4)], nodes=seen)
     assert node_policy.more_may_be_lost(scene) is more
     assert node_policy.is_lost(scene) is any(h == "lost" for h, _ in silent.values())
-    assert not node_policy.all_heard(scene)
+    assert not node_policy.may_be_said(scene, a_verdict(hosts=("d",)))
+    assert node_policy.may_be_said(scene, a_verdict(hosts=tuple(silent)))
     assert node_policy.needs_a_look(scene)
 
 

@@ -87,7 +87,8 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     fewest_hosts: int | None = None
     """with how many the job may go on (`--nnodes FEWEST:ALL`); None: it needs all of them"""
     join_timeout: float | None = None
-    """seconds that hosts wait for each other, where the drill is that one does not come"""
+    """seconds that hosts wait for each other, where the drill is that one does not come, or is not
+    there again"""
     told_by_checkpoint: bool = False
     """only `holdfast.Checkpoint` can name it: a script with saves of its own may deal with it
     without a word"""

@@ -9,7 +9,9 @@ Why            Power, a kernel panic, a network card, a hypervisor that took the
                the others notice only when a timeout expires.
                Under `holdfast run` the others say it within 10 s, and which ranks are gone with
                it: at once when its kernel closed the connection (the launcher was killed, or the
-               machine shuts down), after 7.5 s of silence when nothing closed it.
+               machine shuts down), after 7.5 s of silence when nothing closed it. With a fixed
+               number of nodes silence is a notice first, since the node may be paused: a verdict
+               after --lease (60 s) without a connection.
 How to be sure `sinfo -R` or `kubectl get nodes` for its state; `last -x reboot` and `journalctl -b
                -1` on the machine once it is back. holdfast names a machine only when all its ranks
                are silent and those of every other machine are not, or when a scheduler reports it.
@@ -53,6 +55,9 @@ FAULT = Fault(
     related=("network-partition", "store-host-lost", "preempted", "peer-unreachable"),
     traits=RunTraits(priority=140, about_nodes=True),
 )
+
+NOT_HEARD = 7.5
+"""seconds of silence that are said, where they are no proof"""
 
 DEAD = FAULT.log_pattern(
     "marked-dead",
@@ -167,6 +172,28 @@ def launcher_or_machine_is_gone(scene: Scene) -> Verdict | None:
         certain=True,
         fix=_look_there(lost[0]),
         evidence=lost_nodes.evidence(scene, lost),
+    )
+
+
+@FAULT.run
+def launcher_is_not_heard(scene: Scene) -> Verdict | None:
+    """Where the lease is longer than that: it may come back, and is waited for."""
+    late = [
+        node
+        for node in scene.nodes
+        if node.hearing == "late" and node.silent >= NOT_HEARD and not node.told_to_stop
+    ]
+    if not late or not lost_nodes.is_cause(scene, late):
+        return None
+    return FAULT.verdict(
+        f"{lost_nodes.with_ranks(late)}: {lost_nodes.how(late[0])}; its ranks may still run, and "
+        "the job goes on once it is heard again",
+        ranks=lost_nodes.ranks_of(scene, late),
+        hosts=[node.name for node in late],
+        victims=lost_nodes.victims(scene, late),
+        certain=False,
+        fix=_look_there(late[0]),
+        evidence=lost_nodes.evidence(scene, late),
     )
 
 

@@ -3,9 +3,10 @@
 What you see   `recvValue failed on SocketImpl … Connection was likely closed`, `Failed to check the
                "should dump" flag on TCPStore`, `Broken pipe`, RendezvousConnectionError: on every
                rank at once, often after the first real error, and so the last lines of the log.
-               Under `holdfast run` every surviving node says within 10 s that it lost the node
-               that coordinates and serves the store, ends its ranks and exits with 124; with
-               `--rdzv-backend etcd` they elect another one and go on.
+               Under `holdfast run` every surviving node says within 10 s that it does not hear the
+               node that coordinates and serves the store. When the lease is over it ends its ranks
+               and joins again, and exits with 124 when the launcher there has ended, or at the
+               join timeout; with `--rdzv-backend etcd` they elect another one and go on.
 Why            The store runs in one process: rank 0, or the launcher on the first machine. When
                that process exits, all others lose the store, whatever the reason. It ends the job
                but is rarely the cause: usually rank 0 failed, or finished, and the store ended with
@@ -87,6 +88,20 @@ def coordinator_lost(
         fatal=True,
         fix=RESUME,
         evidence=[Evidence(quote=words or how, source="its launcher's connection")],
+    )
+
+
+def coordinator_not_heard(
+    *, coordinator: str, own: str, silent: float, answers: bool | None
+) -> Verdict:
+    """Where the lease is longer than that: it may come back, and is waited for."""
+    how = lost_nodes.how_it_went(farewell="silent", words="", silent=silent, answers=answers)
+    return FAULT.verdict(
+        f"node {coordinator}, which coordinates the job and serves its store: {how}; the ranks on "
+        f"{own} run on meanwhile",
+        ranks=(),
+        hosts=[coordinator],
+        certain=False,
     )
 
 
@@ -180,4 +195,5 @@ def host_of_the_store_loses_power(rehearsal: Rehearsal) -> Injection:
         hosts=(host,),
         beside=("network-partition", "launcher-killed"),  # the next run there finds out
         notice_within=10.0,
+        join_timeout=15.0,
     )

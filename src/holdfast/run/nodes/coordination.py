@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from holdfast import text
-from holdfast.analysis.scene.node_view import PathProbes
+from holdfast.analysis.scene.node_view import Farewell, PathProbes
 from holdfast.nodes.probing.messages import ProbeReply, ProbeRequest
 from holdfast.nodes.probing.station import ProbeStation
 from holdfast.run.launch import exit_codes
@@ -43,7 +43,13 @@ from holdfast.run.nodes.round_source import (
     ToldToEnd,
     WaitInterrupted,
 )
-from holdfast.run.nodes.rounds import RoundAwaited, RoundPolicy, Rounds, TooFewNodes
+from holdfast.run.nodes.rounds import (
+    NodesToGiveUp,
+    RoundAwaited,
+    RoundPolicy,
+    Rounds,
+    TooFewNodes,
+)
 from holdfast.run.nodes.start_gate import StartGate, addresses_of
 from holdfast.run.watch.broadcast import ScreenLike
 from holdfast.run.watch.peers import PeerState
@@ -53,6 +59,7 @@ LOOK_AGAIN = 0.2
 """seconds between two looks while a round is awaited"""
 JUST_JOINED = 0.5
 """seconds: what the link says of a node may still be about its launcher before"""
+CAME_BACK = "it had lost the coordinator, ended its ranks, and has joined again"
 _SECONDS = re.compile(r"\d+ s\b")
 SAY_AFTER = 2.0
 """seconds of a wait before it is said: nodes that start together come within a moment"""
@@ -144,8 +151,11 @@ class Coordination:
     def _take_in_node(self, news: NodeJoined, now: float) -> None:
         node = news.node
         if not news.resumed and self._rounds.member(node) and self._rounds.running:
-            again = Heard("lost", 0.0, "closed", "its launcher was started again", True, True)
-            self._lost.setdefault(node, again)
+            before = self._rounds.cards().get(node)
+            same = before is not None and before.identity == news.card.identity
+            farewell: Farewell = "left" if same else "closed"
+            words = CAME_BACK if same else "its launcher was started again"
+            self._lost.setdefault(node, Heard("lost", 0.0, farewell, words, True, True))
         self._rounds.joined(node, news.card, resumed=news.resumed)
         self._unfit.pop(node, None)
         if news.card.unfit:
@@ -200,6 +210,9 @@ class Coordination:
             outcome = self._rounds.form(now, unchecked=self._unchecked)
             if isinstance(outcome, RoundStart):
                 return self._begin(outcome, open_store)
+            if isinstance(outcome, NodesToGiveUp):
+                self._give_up(outcome)
+                continue
             if isinstance(outcome, TooFewNodes):
                 self._end_job(outcome.sentence, exit_codes.STOPPED_BY_VERDICT, slug="join-timeout")
             self._show(outcome, now)
@@ -223,6 +236,12 @@ class Coordination:
             self._end_job(f"not started: {news.stop}", exit_codes.CHECKS_FAILED)
         self._rounds.leave_out(news.without)
         self._send(news.without, self._left_out(news.why))
+
+    def _give_up(self, outcome: NodesToGiveUp) -> None:
+        self._screen.say(f"going on without {text.names(outcome.nodes)}: {outcome.why}")
+        for node in outcome.nodes:
+            self._link.give_up(node, outcome.why)
+            self._rounds.lost(node)
 
     def _unchecked(self, nodes: Sequence[str]) -> str:
         cards = self._rounds.cards()

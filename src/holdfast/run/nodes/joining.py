@@ -24,6 +24,7 @@ from holdfast.nodes.token import Token
 from holdfast.run.nodes.link.launcher_link import JoinedLink
 from holdfast.run.nodes.meeting_sight import Answered, MeetingSight, SightWords, in_words
 from holdfast.run.nodes.messages import NodeCard
+from holdfast.run.nodes.round_source import ToldToEnd, WaitInterrupted
 from holdfast.system import deadline
 from holdfast.system.paths.neighbours import silent_neighbours
 from holdfast.system.sockets import connect
@@ -59,6 +60,8 @@ class MayChange(NamedTuple):
     """node 0 may hand it over much later"""
     is_meant: Callable[[tuple[str, ...]], bool] = lambda _: False
     """whether a name that resolves to these addresses means this node"""
+    told: ToldToEnd = lambda: None
+    """a signal that asks this launcher to end"""
 
 
 NOTHING_CHANGES = MayChange()
@@ -76,11 +79,13 @@ def join_coordinator(
     may_change: MayChange = NOTHING_CHANGES,
 ) -> JoinedLink:
     """Raises ThisNodeIsMeant; the last ChannelError when the join timeout is over, or what no
-    waiting can change."""
+    waiting can change; WaitInterrupted for a signal."""
     began = time.monotonic()
     teller = _Teller(say)
     connected_before = False
     while True:
+        if may_change.told() is not None:
+            raise WaitInterrupted
         pause = 0.0
         left = began + seconds - time.monotonic()
         token = may_change.newer_token() or token

@@ -15,6 +15,7 @@ import msgspec
 from holdfast import text
 from holdfast.analysis.job.journal_records import EndRecord
 from holdfast.analysis.scene.scene import Scene, SurvivingProcess
+from holdfast.faults.processes import store_host_lost
 from holdfast.run.launch import exit_codes
 from holdfast.run.launch.places import RunPlaces
 from holdfast.run.nodes import lost_coordinator
@@ -33,7 +34,7 @@ from holdfast.run.runs.journal import Journal
 from holdfast.run.watch import assembler, deadlines
 from holdfast.run.watch.guard import PartGuard
 from holdfast.run.watch.interface import JobAction
-from holdfast.run.watch.loop_clock import LoopClock
+from holdfast.run.watch.loop_clock import PAUSED, LoopClock, in_words
 from holdfast.run.watch.observer import MemoryKills, Observer
 from holdfast.run.watch.progress import JobProgress
 from holdfast.run.watch.reporter import Reporter
@@ -41,17 +42,23 @@ from holdfast.view.run_screen import Screen
 
 REPORT_EVERY = 0.19
 """seconds"""
+REPORT_UNHEARD = 5.0
+"""the same while the coordinator is not heard: it may be stopped, and its kernel keeps all that is
+sent to it, up to a limit at which the connection ends"""
 ORDER_COMES = 5.0
 """seconds after a signal in which the coordinator says how it continues; who sent it kills
 next, after 30 s or so"""
 LATE = 2.5
 """seconds without a sign of the coordinator"""
+NOT_HEARD = 7.5
+"""seconds of it that are said where they are no proof"""
 NEIGHBOURS_ANSWER = 0.3
 """seconds more for their machines: the ranks must end"""
 LOST_COORDINATOR = (
     "stopping: without the coordinator no node of this job can go on; the next start resumes from "
     "the newest checkpoint"
 )
+JOINING_AGAIN = "the ranks here were ended; joining the coordinator again"
 
 
 class MemberWatch:
@@ -88,6 +95,9 @@ class MemberWatch:
         self._asked = False
         self._told_at: float | None = None
         self._reported_at = 0.0
+        self._awake_since = now
+        self._said_silent = 0.0
+        """the longest silence of the coordinator since it was said; 0 while it is heard"""
 
     @property
     def attempt(self) -> int:
@@ -118,11 +128,17 @@ class MemberWatch:
         now = time.monotonic()
         if late := self.clock.lateness(now):
             self.observer.reset_timers(now, late=late)
+            self._awake_since = now
+            if late >= PAUSED:
+                self.screen.say(in_words(self.membership.node, late))
         self._take_orders()
         died = self._observe(now)
-        if died or now >= self._reported_at + REPORT_EVERY:
+        silent = self.membership.silent()
+        every = REPORT_EVERY if silent < LATE else REPORT_UNHEARD
+        if died or now >= self._reported_at + every:
             self.guard.run("the report to the coordinator", lambda: self._report(now))
         self._ask_neighbours()
+        self._say_whether_coordinator_is_heard(silent)
         self.clock.done(time.monotonic())
         return self._step()
 
@@ -149,7 +165,8 @@ class MemberWatch:
 
     def _step(self) -> JobAction:
         if self._lost:
-            return JobAction.STOP
+            again = self.membership.may_join_again(self._lost)
+            return JobAction.RESTART if again else JobAction.STOP
         if self._order is None:
             return JobAction.HOLD  # also when all ranks here have exited: others may run
         if self._order.action == "done":
@@ -211,7 +228,9 @@ class MemberWatch:
         if not unkillable:
             self.membership.send(RanksGone(round=self.membership.round))
         if self._lost:
-            self.say_who_is_lost(self._lost, action=LOST_COORDINATOR, last=True)
+            again = self.membership.may_join_again(self._lost)
+            action = JOINING_AGAIN if again else LOST_COORDINATOR
+            self.say_who_is_lost(self._lost, action=action, last=not again)
         self.observer.ranks_stopped()
 
     def exit_code(self) -> int:
@@ -262,6 +281,30 @@ class MemberWatch:
         if late and not self._asked and self._neighbours and self._order is None:
             self._neighbours.ask()
         self._asked = late
+
+    def _say_whether_coordinator_is_heard(self, silent: float) -> None:
+        """Where the lease is so long that it may come back."""
+        if self._lost or self._order is not None:
+            return
+        coordinator = self.membership.coordinator
+        if silent >= NOT_HEARD and time.monotonic() - self._awake_since >= NOT_HEARD:
+            if not self._said_silent:
+                self.guard.run("the notice", lambda: self._say_silent(coordinator, silent))
+            self._said_silent = silent
+        elif self._said_silent and silent < LATE:
+            self.screen.say(f"{coordinator} is heard again, after {self._said_silent:.1f} s")
+            self._said_silent = 0.0
+
+    def _say_silent(self, coordinator: str, silent: float) -> None:
+        answers = self._neighbours.answers(0.0) if self._neighbours else {}
+        found = store_host_lost.coordinator_not_heard(
+            coordinator=coordinator,
+            own=self.membership.node,
+            silent=silent,
+            answers=answers.get(coordinator),
+        )
+        scene = self._scene(time.monotonic())
+        self.reporter.judgement(found, scene, action="", steps=self.progress.steps, evidence="")
 
     def say_who_is_lost(self, lost: CoordinatorLost, *, action: str, last: bool) -> None:
         """`last`: the job ends with it."""

@@ -6,11 +6,13 @@ import os
 import signal
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 import msgspec
 
 from holdfast.analysis.job import journal_records
+from holdfast.nodes.channel_errors import ChannelError
 from holdfast.nodes.probing.messages import ProbeRequest
 from holdfast.nodes.probing.station import ProbeStation
 from holdfast.run.launch import exit_codes, scheduler
@@ -39,6 +41,8 @@ from holdfast.view.run_screen import Screen
 
 LOOK_AGAIN = 0.2
 """seconds between two looks while a round is awaited"""
+JoinAgain = Callable[[ToldToEnd], LauncherLink]
+"""raises ChannelError at the join timeout, WaitInterrupted for a signal"""
 
 
 class Fence(Protocol):
@@ -55,9 +59,17 @@ class Membership:
     """Is the agent's `RoundSource` on every node but the coordinator's."""
 
     def __init__(
-        self, link: LauncherLink, *, screen: Screen, journal: JournalLike, fence: Fence
+        self,
+        link: LauncherLink,
+        *,
+        screen: Screen,
+        journal: JournalLike,
+        fence: Fence,
+        join_again: JoinAgain | None = None,
     ) -> None:
+        """`join_again`: after the coordinator was lost; None where that is the end."""
         self._link, self._screen, self._journal, self._fence = link, screen, journal, fence
+        self._join_again = join_again
         link.keep_fenced(fence.extend)
         self._unread: deque[ToLauncher] = deque()
         self._station = ProbeStation()
@@ -72,6 +84,11 @@ class Membership:
     @property
     def coordinator(self) -> str:
         return self._link.coordinator
+
+    @property
+    def own_address(self) -> str:
+        """By which the coordinator is reached."""
+        return self._link.own_address
 
     @property
     def round(self) -> int:
@@ -114,6 +131,7 @@ class Membership:
 
     def next_round(self, open_store: OpenStore, told: ToldToEnd) -> RoundPlace:
         del open_store  # the coordinator does that
+        lost_before = self.lost() is not None  # with ranks: then the watch has said it
         self.send(Ready(after=self.round))
         while True:
             lost = self.lost()  # first: what it said before that counts
@@ -126,14 +144,40 @@ class Membership:
                 if isinstance(message, EndRound) and message.action != "restart":
                     self._end(message.reason, message.exit_code)
             if lost:
-                found = lost_coordinator.judge(
-                    lost, own=self.node, coordinator=self.coordinator, answers={}
-                )
-                self._end(found.reason, exit_codes.STOPPED_BY_VERDICT)
+                self._come_back(lost, told, said=lost_before)
+                lost_before = False
             if sign := told():
                 self.send(told_to_stop(sign))
                 raise WaitInterrupted
             self._link.wait(LOOK_AGAIN)
+
+    def may_join_again(self, lost: CoordinatorLost) -> bool:
+        """Not when it has ended: the next one would be another run."""
+        return self._join_again is not None and lost.others_may_start
+
+    def _come_back(self, lost: CoordinatorLost, told: ToldToEnd, *, said: bool) -> None:
+        """No rank is left here. The coordinator takes this launcher back as one without ranks."""
+        judge = lost_coordinator.judge
+        found = judge(lost, own=self.node, coordinator=self.coordinator, answers={})
+        if self._join_again is None or not self.may_join_again(lost):
+            self._end(found.reason, exit_codes.STOPPED_BY_VERDICT)
+        if not said:
+            self._screen.say(found.reason)
+        self._link.close()
+        try:
+            link = self._join_again(told)
+        except ChannelError as problem:
+            self._end(problem.sentence, exit_codes.STOPPED_BY_VERDICT)
+        before, self._link = self._link.admitted.run, link
+        if link.admitted.run != before:
+            self._end(
+                f"{link.coordinator} coordinates another run now, {link.admitted.run}: start this "
+                "node again to take part in it",
+                exit_codes.STOPPED_BY_VERDICT,
+            )
+        link.keep_fenced(self._fence.extend)
+        self._screen.say(f"joined {link.coordinator} again")
+        self.send(Ready(after=0))
 
     def _end(self, sentence: str, exit_code: int) -> NoReturn:
         self._over = True

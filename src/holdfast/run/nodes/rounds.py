@@ -56,6 +56,14 @@ class RoundAwaited(NamedTuple):
     """nodes have to come before it can start"""
 
 
+class NodesToGiveUp(NamedTuple):
+    """They are heard, hold up all others with ranks of the round before, and enough are there
+    without them: once they are lost, the fence ends those ranks."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+
 class TooFewNodes(NamedTuple):
     """The join timeout is over."""
 
@@ -76,6 +84,7 @@ class Rounds:
     _launchers: dict[str, _Launcher] = field(default_factory=dict)
     _forming_since: float | None = None
     _enough_since: float | None = None
+    _here: frozenset[str] = frozenset()
 
     # --- what happens --------------------------------------------------------------------------
 
@@ -150,17 +159,17 @@ class Rounds:
 
     def form(
         self, now: float, *, unchecked: Callable[[Sequence[str]], str] = lambda _: ""
-    ) -> RoundStart | RoundAwaited | TooFewNodes:
+    ) -> RoundStart | RoundAwaited | NodesToGiveUp | TooFewNodes:
         """The next round, without the port of its store; call it again while it is awaited.
         `unchecked`: what is still to be looked at before these nodes start together."""
         if self.running:
             raise RuntimeError("a round is running")
         if self._forming_since is None:
             self._forming_since = now
-        candidates = self._candidates()
+        candidates, came_back = self._candidates(), self._one_came_back()
         if len(candidates) < self.policy.least:
             self._enough_since = None
-        elif self._enough_since is None:
+        elif self._enough_since is None or came_back:
             self._enough_since = now
         settled = not self._unsettled()
         if settled and self.own in candidates and self._may_start(candidates, now):
@@ -168,18 +177,40 @@ class Rounds:
             if not (why := unchecked(chosen)):
                 return self._start(chosen)
             return RoundAwaited(candidates, self._missing(), why)
-        too_long = now - self._forming_since >= self.policy.join_timeout
-        if too_long and (self._enough_since is None or not settled):
-            return TooFewNodes(candidates, self._missing(), self._too_few(candidates))
+        if too_late := self._too_late(candidates, now):
+            return too_late
         too_few = settled and self._enough_since is None
         words = self._awaited(candidates, now)
         return RoundAwaited(candidates, self._missing(), words, too_few)
 
     # --- inside --------------------------------------------------------------------------------
 
+    def _too_late(
+        self, candidates: tuple[str, ...], now: float
+    ) -> NodesToGiveUp | TooFewNodes | None:
+        assert self._forming_since is not None
+        timeouts = (now - self._forming_since) / max(self.policy.join_timeout, 1e-9)
+        if timeouts < 1:
+            return None
+        if self._enough_since is not None:
+            if busy := self._busy():
+                why = f"it did not end its ranks within {self.policy.join_timeout:.0f} s"
+                return NodesToGiveUp(busy, why)
+            if timeouts < 2 or not self._unsettled():
+                return None
+        return TooFewNodes(candidates, self._missing(), self._too_few(candidates))
+
+    def _one_came_back(self) -> bool:
+        """Since this was last asked, for a later round: in a moment it is ready."""
+        before, self._here = self._here, frozenset(self.cards())
+        return self.current is not None and not self._here <= before
+
     def _unsettled(self) -> tuple[str, ...]:
         """Nodes that may have ranks of an earlier round."""
         return tuple(node for node, known in self._launchers.items() if not known.ranks_gone)
+
+    def _busy(self) -> tuple[str, ...]:
+        return tuple(node for node in self._unsettled() if self._launchers[node].here)
 
     def _candidates(self) -> tuple[str, ...]:
         """By node rank."""
@@ -261,7 +292,7 @@ class Rounds:
 
     def _awaited(self, candidates: tuple[str, ...], now: float) -> str:
         unsettled = self._unsettled()
-        if busy := [node for node in unsettled if self._launchers[node].here]:
+        if busy := self._busy():
             return f"waiting for {text.names(busy)} to end the ranks of the round before"
         if unsettled:
             are = text.plural(unsettled, "is", "are")

@@ -6,6 +6,16 @@ LATE = 1.0
 """seconds: if our own loop was this late, the machine slept or starved, not the job; if the wall
 clock moved this much against the monotonic one, it was set"""
 
+PAUSED = 3.0
+"""seconds of lateness that the nodes of a job are told: one of them was not there"""
+
+
+def in_words(node: str, late: float) -> str:
+    return (
+        f"the launcher on {node} did not run for {late:.1f} s: it was stopped or suspended, or got "
+        "no CPU time; all timers start again"
+    )
+
 
 class LoopClock:
     def __init__(self, now: float, wall: float) -> None:

@@ -54,10 +54,11 @@ def is_lost(scene: Scene) -> bool:
     return any(node.hearing == "lost" for node in scene.nodes)
 
 
-def all_heard(scene: Scene) -> bool:
-    """Only then is it said who waits for whom: the one that all wait for may be on a node that is
-    about to be lost."""
-    return all(node.silent < HEARD_JUST_NOW for node in scene.nodes)
+def may_be_said(scene: Scene, found: Verdict) -> bool:
+    """While a node is not heard nothing is said of others: the one that all wait for may be there,
+    and it may be about to be lost."""
+    silent = {node.name for node in scene.nodes if node.silent >= HEARD_JUST_NOW}
+    return silent <= set(found.hosts)
 
 
 def more_may_be_lost(scene: Scene) -> bool:

@@ -27,7 +27,7 @@ from holdfast.run.watch import assembler, deadlines, decide, node_policy, restar
 from holdfast.run.watch.evidence_requests import EvidenceRequests
 from holdfast.run.watch.guard import PartGuard
 from holdfast.run.watch.interface import JobAction
-from holdfast.run.watch.loop_clock import LoopClock
+from holdfast.run.watch.loop_clock import PAUSED, LoopClock, in_words
 from holdfast.run.watch.observer import MemoryKills, Observer
 from holdfast.run.watch.other_nodes import OtherNodes
 from holdfast.run.watch.peers import NodePeers, NoPeers
@@ -122,6 +122,8 @@ class Watch:
             # The ranks could not work while we could not: all timers start again.
             self._restart_timers(now)
             self.observer.reset_timers(now, late=late)
+            if late >= PAUSED and self.peers.round():
+                self.reporter.screen.say(in_words(self.observer.host, late))
         if self.clock.wall_was_set(now, time.time()):
             self.stalls.restart_timers(now)  # recorders keep wall time
         if self.calm and now < self.look_whole_at and not self.observer.a_rank_died():
@@ -416,7 +418,8 @@ class Watch:
                 return JobAction.HOLD
             return self._decide(self._scene(time.monotonic()))
         if decision.action == "go-on":
-            if found and node_policy.all_heard(scene) and self.stalls.worth_saying(scene, found):
+            said = found is not None and node_policy.may_be_said(scene, found)
+            if found and said and self.stalls.worth_saying(scene, found):
                 self.reporter.noticed(found)
                 self._announce(found, scene, action="")
             self.reporter.remember_stall(self.stalls.named(found))

@@ -8,7 +8,7 @@ ranks to be gone. Delays on the way make the launcher's time shorter, never the 
 late loop of the coordinator makes only its own time longer.
 
 So it is where the others may start without a node: with `--nnodes MIN:MAX`, or etcd. With a fixed
-number no node starts before it is back, and silence is no proof: a launcher that is stopped, or
+number no round starts before it is back, and silence is no proof: a launcher that is stopped, or
 suspended with its ranks, goes on where it was. There the lease is patient: while the kernels at
 both ends keep the connection, both launchers exist, and only what comes after its end counts.
 """
