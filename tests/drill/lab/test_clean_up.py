@@ -30,15 +30,35 @@ lab.start(a, ["sleep", "1000"])
 lab.start(b, ["sh", "-c", "setsid sleep 1000 & trap '' TERM HUP INT; sleep 1000"])
 for host in (a, b):
     for kind in ("net", "mnt", "pid", "uts", "ipc"):
-        print(os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino, end=" ")
-print(os.fstat(lab.hub).st_ino, flush=True)
+        print(f"/proc/{host.pid}/ns/{kind}", end=" ")
+print(f"/proc/{os.getpid()}/fd/{lab.hub}", flush=True)
+input()
 """
 
 
+@contextlib.contextmanager
+def namespaces_of(maker: subprocess.Popen[str]) -> Iterator[set[int]]:
+    """The numbers of those whose names it prints in a line, before it goes on. They are kept open:
+    the kernel gives the number of one that is gone to the next one, which may be anyone's."""
+    assert maker.stdout is not None
+    assert maker.stdin is not None
+    with contextlib.ExitStack() as kept:
+        numbers = set()
+        for name in maker.stdout.readline().split():
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            kept.callback(os.close, descriptor)
+            numbers.add(os.fstat(descriptor).st_ino)
+        maker.stdin.write("go on\n")
+        maker.stdin.flush()
+        yield numbers
+
+
 def holders(namespaces: set[int]) -> list[str]:
-    """Processes that are in one of these namespaces, or keep one open, or mounted."""
+    """Other processes that are in one of these namespaces, or keep one open, or mounted."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
+        if process.name == str(os.getpid()):
+            continue
         with contextlib.suppress(OSError):
             places = [*process.glob("ns/*"), *process.glob("fd/*")]
             links = {os.readlink(place) for place in places}
@@ -57,20 +77,20 @@ def wait_until_gone(namespaces: set[int]) -> None:
 
 @contextlib.contextmanager
 def lab_of_another_process(folder: Path, then: str) -> Iterator[tuple[int, set[int]]]:
-    """Its pid and the namespaces it made."""
+    """Its pid and the namespaces it made, of which none may be left in the end."""
     with lab_or_skip():
         pass
     process = subprocess.Popen(
         [sys.executable, "-c", BUILDS_A_LAB + then],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env={**os.environ, "TMPDIR": str(folder)},
     )  # fmt: skip
     try:
-        assert process.stdout is not None
-        namespaces = {int(word) for word in process.stdout.readline().split()}
-        assert len(namespaces) == 11
-        yield process.pid, namespaces
-        process.wait(30)
+        with namespaces_of(process) as namespaces:
+            assert len(namespaces) == 11
+            yield process.pid, namespaces
+            process.wait(30)
+            wait_until_gone(namespaces)
     finally:
         process.kill()
         process.communicate()
@@ -82,7 +102,6 @@ def test_a_killed_test_leaves_nothing(tmp_path: Path) -> None:
         while len(holders(namespaces)) < 7:  # it, two first processes and four that sleep
             assert time.monotonic() < end
         os.kill(pid, signal.SIGKILL)
-    wait_until_gone(namespaces)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,9 +115,8 @@ def test_a_killed_test_leaves_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_is_left_after_any_end(tmp_path: Path, end: str) -> None:
-    with lab_of_another_process(tmp_path, end) as (_, namespaces):
+    with lab_of_another_process(tmp_path, end):
         pass
-    wait_until_gone(namespaces)
     assert list(tmp_path.iterdir()) == []
 
 
