@@ -14,6 +14,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence
 from holdfast.view import diagnosis
 from tests.cli.holdfast_command import run
 from tests.explain.read.test_run_folder import RAISED, full
+from tests.run.runs_on_disk import a_run
 
 OOM = (
     "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a "
@@ -54,7 +55,24 @@ def test_a_healthy_log_gives_an_empty_list_and_exit_code_0(
     assert main.main(["explain", "--json", str(log)]) == 0
     assert json.loads(capsys.readouterr().out)["diagnoses"] == []
     assert main.main(["explain", str(log)]) == 0
+    assert capsys.readouterr().out.startswith("No trace of a distributed job was found")
+    log.write_text("[rank0]: step 1 loss 0.3\n[rank1]: step 1 loss 0.2\n")
+    assert main.main(["explain", str(log)]) == 0
     assert capsys.readouterr().out == f"{diagnosis.HEALTHY}\n"
+
+
+def test_latest_is_the_newest_run_and_no_word_of_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["explain", "latest"]) == 2
+    assert "no runs in runs" in capsys.readouterr().err
+    killed = {"kind": "verdict", "slug": "rank-killed", "code": "HOLD701", "ranks": [1]}
+    a_run(tmp_path / "runs", killed | {"attempt": 0, "reason": "it was killed"})
+    assert main.main(["explain", "latest"]) == 1
+    assert capsys.readouterr().out.startswith("rank-killed[HOLD701] rank 1")
+    (tmp_path / "latest").write_text("[rank0]: step 1\n")
+    assert main.main(["explain", "latest"]) == 0, "a file of that name is that file"
 
 
 def test_the_folder_of_all_runs_stands_for_the_newest(

@@ -33,6 +33,10 @@ def test_runs_lists_what_lives_and_what_ended(tmp_path: Path) -> None:
     assert document["schema"] == "holdfast/1"
     assert document["command"] == "runs"
     assert [item["state"] for item in document["runs"]] == ["running", "lost", "ended"]
+    assert [item["shown"] for item in document["runs"]] == ["running", "lost", "exit 137"]
+    stopped = run("stop", lost.run_id, cwd=tmp_path)
+    assert stopped.returncode == 1, "nothing was ended"
+    assert f"nothing was stopped: {lost.run_id} is lost" in stopped.stdout
     assert {"id", "state", "started", "world", "steps", "restarts", "said"} <= set(
         document["runs"][0]
     )

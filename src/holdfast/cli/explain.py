@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from holdfast.analysis.job import run_paths
 from holdfast.cli import runs, streams
 from holdfast.errors import ConfigError, EnvironmentFailure
 
@@ -25,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="PATH|CODE|SLUG|WORD",
-        help="logs, dumps, folders, archives, - for stdin; or HOLD101, mtu, 'port'…",
+        help="logs, dumps, folders, archives, - for stdin; 'latest': the newest run; or HOLD101, "
+        "mtu, 'port'…",
     )
     parser.add_argument(
         "--pid",
@@ -70,6 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
             "nothing to explain: give a log, a folder or a fault's name",
             hint="holdfast explain --list shows every fault",
         )
+    if words == [run_paths.LATEST] and not os.path.lexists(run_paths.LATEST):
+        arguments.run = run_paths.LATEST
+        return _explain_run(arguments)
     if len(words) == 1 and os.sep not in words[0] and _names_a_fault(words[0]):
         return _show_named(words[0], arguments)
     paths = [word for word in words if word == STDIN or os.path.lexists(word)]
@@ -259,7 +264,7 @@ def _answer(
         places=places,
         ras=ras,
         rules=report.rules,
-        undecided=undecided,
+        undecided=undecided or ("" if report.traces else diagnosis.NO_JOB),
     )
     streams.answer(answer, encoding=document.ENCODING if arguments.json else None)
     return 1 if report.failed else 0

@@ -10,6 +10,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from holdfast import shell_words
+
 if TYPE_CHECKING:
     from holdfast.analysis.job.journal_records import DiagnosisRecord
     from holdfast.findings import Diagnosis
@@ -42,7 +44,7 @@ def explain(folder: str) -> tuple[Diagnosis | None, str]:
     Never raises, and never takes long: a run's exit code does not wait for our curiosity.
     """
     if _size(folder) > LARGEST:
-        return None, f"the logs are large; read them with `holdfast explain {folder}`"
+        return None, f"the logs are large; read them with {_command(folder)}"
     answers: list[Diagnosis | None] = []
     problems: list[str] = []
 
@@ -63,9 +65,13 @@ def explain(folder: str) -> tuple[Diagnosis | None, str]:
     if not answers:
         return (
             None,
-            f"explaining it takes longer than {SECONDS:g} s; run `holdfast explain {folder}`",
+            f"explaining it takes longer than {SECONDS:g} s; run {_command(folder)}",
         )
     return answers[0], ""
+
+
+def _command(folder: str) -> str:
+    return f"`holdfast explain {shell_words.word(folder, 'RUN')}`"
 
 
 def _first_answer(folder: str) -> Diagnosis | None:

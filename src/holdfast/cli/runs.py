@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import machines, streams
 from holdfast.text import duration
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.run.runs.nodes.over_ssh import Machines
     from holdfast.run.runs.nodes.seen_runs import SeenRun
+    from holdfast.run.runs.registry import RunSummary
 
 SUMMARY = "list the runs of this folder: running, finished, failed, lost"
 FOLDER = "runs"
@@ -49,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _over_ssh(arguments, asked)
     runs = registry.list_runs(arguments.runs)
     if arguments.json:
-        streams.answer(document.plain("runs", runs=runs), encoding=document.ENCODING)
+        listed = [_as_json(one) for one in runs]
+        streams.answer(document.plain("runs", runs=listed), encoding=document.ENCODING)
         return 0
     from holdfast.run.runs.nodes.seen_runs import SeenRun
 
@@ -58,21 +60,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _over_ssh(arguments: argparse.Namespace, asked: Machines) -> int:
-    import msgspec
-
     from holdfast.run.runs.nodes import over_ssh
     from holdfast.view import document
 
     found = over_ssh.list_runs(asked)
     if arguments.json:
-        runs = [
-            {**msgspec.structs.asdict(one.summary), "machine": one.machine} for one in found.runs
-        ]
+        runs = [_as_json(one.summary) | {"machine": one.machine} for one in found.runs]
         answer = document.plain("runs", runs=runs, absent=found.absent)
         streams.answer(answer, encoding=document.ENCODING)
     else:
         _show(found.runs, asked.root)
     return machines.tell_of(found.absent)
+
+
+def _as_json(summary: RunSummary) -> dict[str, Any]:
+    """`state` is of the launcher; `shown` says how it ended as well, as the list on the screen."""
+    import msgspec
+
+    from holdfast.run.runs.nodes import seen_runs
+
+    return msgspec.structs.asdict(summary) | {"shown": seen_runs.in_words(summary)}
 
 
 def _show(seen: Sequence[SeenRun], where: str) -> None:

@@ -38,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         streams.answer(answer, encoding=document.ENCODING)
     else:
         streams.answer(sentence)
-    return 0
+    # Nothing was ended there, and what its launcher left behind may still run.
+    return 1 if chosen.state is registry.RunState.LOST else 0
 
 
 def _over_ssh(arguments: argparse.Namespace, asked: Machines) -> int:

@@ -36,6 +36,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """most likely first; none for a healthy run, and none where nothing is known"""
     failed: bool = False
     """something went wrong, whether or not a fault explains it"""
+    traces: bool = True
+    """there is something of a job in it: a rank, a launcher, a setting, a run"""
     anomalies: tuple[Evidence, ...] = ()
     """the earliest signs of trouble, where no answer is likely"""
     remarks: tuple[str, ...] = ()
@@ -58,6 +60,7 @@ def diagnose(wreckage: Wreckage, faults: Iterable[Fault]) -> Explanation:
             _located(wreckage, _with_survived(wreckage, _with_fallout(wreckage, ordered)))
         ),
         failed=failed,
+        traces=_has_traces(wreckage),
         anomalies=() if likely or not failed else _earliest(wreckage),
         remarks=(*unread, *wreckage.rules.remarks, *bugs),
         rules=own,
@@ -114,6 +117,13 @@ def _went_wrong(wreckage: Wreckage) -> bool:
     ended = any(e.code != 0 for e in wreckage.exits)
     raised = any(one.consequence != SURVIVED for one in wreckage.raised)
     return told or ended or raised or bool(ras_evidence.signs(wreckage))
+
+
+def _has_traces(wreckage: Wreckage) -> bool:
+    said = wreckage.sightings or wreckage.raised or wreckage.exits or wreckage.ranks
+    known = wreckage.settings or wreckage.versions or wreckage.live_verdicts or wreckage.lost_runs
+    kept = any(source.kind not in ("log", "unread") for source in wreckage.sources)
+    return bool(said or known or wreckage.ras or wreckage.rules.matches or kept)
 
 
 def _with_others(wreckage: Wreckage, ordered: list[Diagnosis]) -> list[Diagnosis]:

@@ -26,6 +26,10 @@ UNEXPLAINED = (
     "are below."
 )
 HEALTHY = "Nothing failed here: no error, timeout, lost peer or bad exit was found."
+NO_JOB = (
+    "No trace of a distributed job was found: no rank, launcher or group, and no error, timeout, "
+    "lost peer or bad exit."
+)
 HEALTHY_IN_PART = (
     "Nothing failed in what could be read: no error, timeout, lost peer or bad exit was found. "
     "Some of it could not be read."
@@ -54,7 +58,7 @@ def report(
 ) -> str:
     """`places`: where each rank of a running job is; nothing failed there, at most it hangs.
     `ras`: what NCCL itself says of one. `rules`: what the user's own found.
-    `undecided`: what is odd about a running job where no rank can be named."""
+    `undecided`: what is odd about a job where no rank can be named, and nothing failed."""
     blocks = []
     if diagnoses:
         blocks.append(leading(diagnoses[0]))
@@ -63,7 +67,7 @@ def report(
     elif failed:
         blocks.append(_wrapped(UNEXPLAINED))
     else:
-        healthy = HEALTHY_IN_PART if remarks else HEALTHY
+        healthy = HEALTHY_IN_PART if remarks else undecided or HEALTHY
         alive = undecided or ALIVE_AND_WELL
         blocks.append(_wrapped(alive if places else RAS_IS_CONTENT if ras else healthy))
     shown = set(diagnoses[0].evidence if diagnoses else ())

@@ -14,6 +14,7 @@ KILLED = {"kind": "verdict", "slug": "rank-killed", "ranks": [1], "reason": "ran
 RESTART = {"kind": "action", "action": "restart", "reason": "restarting (1 of 3)"}
 STOP = {"kind": "action", "action": "stop", "reason": "stopping (--max-restarts is 0)"}
 STALL = {"kind": "notice", "slug": "rank-stuck", "ranks": [1], "reason": "rank 1 has been in f()"}
+NAN = {"kind": "notice", "slug": "nan-loss", "ranks": [0], "reason": "the loss is nan on rank 0"}
 OOM = {"kind": "diagnosis", "slug": "gpu-oom", "confidence": 0.9, "reason": "no memory"}
 INTERRUPTED = {"kind": "verdict", "slug": "external-sigterm", "stopped_by": "SIGINT"}
 WELL = {"kind": "end", "exit_code": 0, "attempt": 1}
@@ -27,6 +28,12 @@ BADLY = {"kind": "end", "exit_code": 137}
         ([LAUNCH, WELL], ""),
         ([LAUNCH, KILLED, RESTART, WELL], "restarted after rank-killed"),
         ([LAUNCH, KILLED, RESTART], "restarted after rank-killed"),
+        ([LAUNCH, NAN, WELL], "nan-loss: the loss is nan on rank 0"),
+        (
+            [LAUNCH, KILLED, RESTART, NAN, WELL],
+            "restarted after rank-killed; nan-loss: the loss is nan on rank 0",
+        ),
+        ([LAUNCH, STALL, WELL], ""),
         ([LAUNCH, KILLED, STOP, BADLY], "rank-killed: rank 1 was killed"),
         ([LAUNCH, KILLED, STOP, OOM, BADLY], "gpu-oom: no memory"),
         ([LAUNCH, STALL], "rank 1 has been in f()"),

@@ -137,7 +137,8 @@ def test_only_what_was_restarted_has_a_restart() -> None:
 
 # --- with what explain says -----------------------------------------------------------------------
 
-HINT = "`holdfast explain runs/ID` shows the evidence"
+HINT = "`holdfast explain 'my runs/ID'` shows the evidence"
+"""to be pasted"""
 CAUSE = "root cause: rank-killed: rank 2 was killed"
 
 
@@ -178,12 +179,12 @@ def test_the_root_cause_comes_last_and_only_once(
     ranks: list[int], answer: Diagnosis | None, ending: list[str]
 ) -> None:
     failed = [LAUNCH, verdict(110, 0, 1, ranks=ranks), at(111, "end", exit_code=1)]
-    assert lines(summarise(failed), diagnosis=answer, folder="runs/ID")[1:] == ending
+    assert lines(summarise(failed), diagnosis=answer, folder="my runs/ID")[1:] == ending
 
 
 def test_without_a_verdict_the_diagnosis_is_the_root_cause() -> None:
     failed = [LAUNCH, at(111, "end", exit_code=1)]
-    told = lines(summarise(failed), diagnosis=found("gpu-oom", None), folder="runs/ID")
+    told = lines(summarise(failed), diagnosis=found("gpu-oom", None), folder="my runs/ID")
     assert told[-1] == "root cause: gpu-oom: the GPU was full"
 
 

@@ -14,6 +14,7 @@ from holdfast.analysis.job.journal_records import (
     ProgressRecord,
 )
 from holdfast.analysis.job.phrases import stop_name
+from holdfast.catalogue import traits
 from holdfast.run.runs.report import LIKELY
 
 
@@ -24,7 +25,7 @@ def sentence(records: Sequence[JournalRecord]) -> str:
         return end.reason
     failed = failure_chain.find(records)
     if end and end.exit_code == 0:
-        return _overcome(failed)
+        return "; ".join(filter(None, (_overcome(failed), _wrong_numbers(records))))
     if failed.stop:
         stall = f" during a stall: {failed.stop.reason}" if failed.stop.ranks else ""
         return f"stopped by {stop_name(failed.stop.stopped_by)}{stall}"
@@ -37,6 +38,12 @@ def _overcome(failed: FailureChain) -> str:
     failures = (*failed.overcome, *filter(None, (failed.root, *failed.later)))
     slugs = dict.fromkeys(one.slug for one in failures)
     return f"restarted after {', '.join(slugs)}" if slugs else ""
+
+
+def _wrong_numbers(records: Sequence[JournalRecord]) -> str:
+    """A loss that is NaN, replicas that differ: the job ended well, and its model may be lost."""
+    told = [r for r in records if isinstance(r, NoticeRecord) and traits(r.slug).is_news]
+    return f"{told[-1].slug}: {told[-1].reason}" if told else ""
 
 
 def _cause(failed: FailureChain, records: Sequence[JournalRecord]) -> str:

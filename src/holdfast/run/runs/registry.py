@@ -166,6 +166,11 @@ def stop(
         )
     paths = RunPaths(os.path.dirname(run.folder), run.id)
     who = owner.read(paths.launcher)
+    if run.state is RunState.LOST:
+        return (
+            f"nothing was stopped: {run.id} is lost, its launcher (pid {run.pid}) is gone "
+            "and wrote no end"
+        )
     if run.state is not RunState.RUNNING or who is None:
         return f"{run.id} is not running ({run.state.value})"
     try:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast import text
+from holdfast import shell_words, text
 from holdfast.analysis.job import failure_chain
 from holdfast.analysis.job.failure_chain import FailureChain
 from holdfast.analysis.job.journal_records import (
@@ -204,7 +204,7 @@ def _culprits(found: Diagnosis) -> tuple[int, ...]:
 
 
 def _hint(folder: str) -> str:
-    return f"`holdfast explain {folder}` shows the evidence"
+    return f"`holdfast explain {shell_words.word(folder, 'RUN')}` shows the evidence"
 
 
 def _overcome(report: RunReport, cause: VerdictRecord) -> str:
