@@ -19,8 +19,10 @@ from tests.run.scenes import (
     IN_SAVE,
     IN_SLEEP,
     NOW,
+    TORCH,
     a_rank,
     a_scene,
+    a_stack,
     an_activity,
     held_up,
 )
@@ -143,6 +145,28 @@ def test_what_is_odd_is_said_where_no_rank_is_named(
     shown = diagnosis.report((), failed=False, anomalies=(), remarks=(),
                              places=from_scene.places(scene), undecided=said)  # fmt: skip
     assert ("Nothing wrong was seen" in shown) is not bool(sentence)
+
+
+IN_DDP = a_stack(
+    ("_verify_param_shape_across_processes", f"{TORCH}/distributed/utils.py", 290),
+    ("__init__", f"{TORCH}/nn/parallel/distributed.py", 860),
+    ("build", "/home/me/train.py", 12),
+)
+
+
+@pytest.mark.parametrize("elsewhere", [IN_BACKWARD, IN_DDP], ids=["backward", "DDP's constructor"])
+def test_ranks_that_wait_in_different_collectives_are_not_blamed(elsewhere: Stack) -> None:
+    """The one whose collective leaves no frame, or DDP's constructor, has passed the other's."""
+    scene = under_torchrun(elsewhere, IN_BARRIER)
+    assert explained(scene, world=2).diagnoses == ()
+    said = from_scene.undecided(scene, frozenset({0, 1}), world=2)
+    assert "not in the same one" in said
+    assert "`holdfast explain collective-mismatch`" in said
+
+
+def test_a_rank_that_builds_its_model_waits_for_the_one_that_does_not() -> None:
+    found = first(explained(under_torchrun(IN_DDP, IN_SLEEP), world=2))
+    assert (found.slug, found.culprit and found.culprit.rank) == ("rank-stuck", 1)
 
 
 def test_ranks_that_all_wait_may_wait_for_another_machine() -> None:

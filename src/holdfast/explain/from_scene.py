@@ -70,9 +70,14 @@ def undecided(scene: Scene, still: frozenset[int], world: int | None) -> str:
     stuck = [view for view in scene.ranks if view.rank in still and _idle(view, scene)]
     places = text.names(sorted(set(waiting.values())))
     if len(waiting) == len(scene.ranks) == len(stuck):
+        differ = len(set(waiting.values())) > 1
         more = (
             f"The job has {world} ranks: look at those on the other machines too."
             if world and world > len(scene.ranks)
+            else "They are not in the same one: where ranks call different collectives, or one "
+            "with different sizes, none of them ends (`holdfast explain collective-mismatch`). "
+            "Compare the lines below; which rank is wrong they do not show."
+            if differ
             else "If that lasts, they wait for something that no stack shows: the network, a GPU, "
             "or another group's collective."
         )

@@ -47,6 +47,14 @@ _MESSAGE_WAITS = re.compile(
 )
 """functions of pipelines that wait for a message of another stage: Work.wait() leaves no frame"""
 
+_WRAPPING = "DistributedDataParallel"
+_IN_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$|/torch/distributed/utils\.py$")
+_DDP_MEETS = re.compile(
+    r"_verify_param_shape_across_processes|_sync_(?:module_states|params_and_buffers)"
+    r"|_sync_(?:module_)?buffers|_distributed_broadcast_coalesced|_default_broadcast_coalesced"
+)
+"""functions in which DDP's constructor and forward() compare or send parameters, in C++"""
+
 _SLEEPING = ("nanosleep",)
 """in the kernel's name of what a thread waits for: hrtimer_nanosleep, do_nanosleep…"""
 
@@ -140,6 +148,8 @@ def collective_of(stack: Stack) -> str:
             return _name(frame)
         if _PIPELINES.search(frame.file) and _MESSAGE_WAITS.fullmatch(_name(frame)):
             return _name(frame)
+        if _IN_DDP.search(frame.file) and _DDP_MEETS.fullmatch(_name(frame)):
+            return _WRAPPING
     return ""
 
 

@@ -36,6 +36,8 @@ from holdfast.analysis.scene.secondary_errors import TIMED_OUT
 
 ELSEWHERE = frozenset({"sleep", "save", "load", "download", "data loading", "compile"})
 """what a rank is busy with when it certainly does not sit in a collective"""
+IDLE = 3.0
+"""seconds without activity in which a rank does not compute"""
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,7 +238,14 @@ def _roots(
     if len(others) == 1 and (_timed_out(scene) or _in_messages(waits, living)):
         return tuple(others)
     unseen = [rank for rank in others if not isinstance(living[rank].recorder, Recorder)]
+    if any(_waits_unseen(scene, living[rank]) for rank in unseen):
+        return ()  # each waits for the other: they are in different collectives
     return tuple(unseen) if len(others) == len(unseen) == 1 and len(living) > 1 else ()
+
+
+def _waits_unseen(scene: Scene, view: RankView) -> bool:
+    """In backward(), where DDP's collectives leave no frame, and doing nothing."""
+    return bool(_shown_waiting(view)) and scene.now - view.alive_at > IDLE
 
 
 def _in_messages(waits: Mapping[int, Wait], living: Mapping[int, RankView]) -> bool:
