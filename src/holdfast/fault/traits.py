@@ -36,5 +36,8 @@ class RunTraits(msgspec.Struct, frozen=True, kw_only=True):
     """asked once of all ranks; any other fault is asked of each world of the job for itself"""
     notice_name: str = ""
     """what a notice is called on the screen, where the slug would claim more than is known"""
+    blocks_start: bool = False
+    """the next start fails the same way until it is put right: whatever ended the job before, this
+    is what its user has to do first"""
     from_history: bool = False
     """judged from earlier attempts when a restart is decided, not from what is happening now"""

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -121,6 +121,7 @@ def describe(
         "hint": value.hint[:LONGEST_TEXT] if isinstance(value, Error) else "",
         "slugs": list(value.slugs) if isinstance(value, Error) else [],
         "where": _where(value, trace),
+        **_loading(trace if first is value else first.__traceback__, trace),
         "at": time.monotonic(),
     }
 
@@ -204,6 +205,39 @@ def _where(value: BaseException, trace: TracebackType | None) -> str:
         own = own if _is_installed(trace.tb_frame) else innermost
         trace = trace.tb_next
     return own or innermost
+
+
+LOADERS = {
+    ("torch.distributed.checkpoint.state_dict_loader", "load"): ("checkpoint_id", "storage_reader"),
+    ("torch.serialization", "load"): ("f",),
+    ("safetensors.torch", "load_file"): ("filename",),
+}
+"""what loads a checkpoint -> its variables that say from where"""
+
+
+def _loading(raised: TracebackType | None, trace: TracebackType | None) -> dict[str, str]:
+    """Which file the script was loading, and in which file of the loader it was raised; {} where
+    it was loading none."""
+    for begin in (trace, raised):
+        for frame in _frames(begin):
+            key = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+            if key in LOADERS:
+                given = [frame.f_locals.get(name) for name in LOADERS[key]]
+                paths = [one for one in map(_path, given) if one]
+                inside = os.path.basename(list(_frames(raised))[-1].f_code.co_filename)
+                return {"loading": paths[0] if paths else "", "loader": inside}
+    return {}
+
+
+def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
+
+
+def _path(given: Any) -> str:
+    named = given if isinstance(given, (str, os.PathLike)) else getattr(given, "path", "")
+    return os.fspath(named) if isinstance(named, os.PathLike) else str(named or "")
 
 
 def own_line(frame: FrameType) -> str:

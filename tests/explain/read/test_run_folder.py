@@ -106,6 +106,21 @@ def test_what_became_of_the_run_is_said(
     assert first.reason == "; ".join(filter(None, ["rank 1 was killed", said]))
 
 
+def test_what_no_start_gets_past_comes_first(tmp_path: Path) -> None:
+    damaged = {
+        **VERDICT, "slug": "checkpoint-corrupt", "code": "HOLD802", "attempt": 1,
+        "ranks": [0, 1], "victims": [], "reason": "ranks 0-1 could not load last.pt",
+    }  # fmt: skip
+    end = {"kind": "end", "exit_code": 1, "attempt": 1}
+    folder = made(tmp_path / "r", journal(LAUNCH, *STARTED, VERDICT, damaged, end))
+    assert run_folder.read(str(folder)).story.attempt == 1
+    first = explained(str(folder)).diagnoses[0]
+    assert first.slug == "checkpoint-corrupt"
+    assert first.reason == (
+        "ranks 0-1 could not load last.pt; it was the restart after rank-killed: rank 1 was killed"
+    )
+
+
 def test_a_signal_is_not_the_cause_of_a_stall_that_was_named(tmp_path: Path) -> None:
     stall = {**VERDICT, "slug": "rank-stuck", "code": "HOLD606", "reason": "rank 1 has been in f()"}
     end = {"kind": "end", "exit_code": 143, "attempt": 0}

@@ -4,6 +4,7 @@ import msgspec
 
 from holdfast.analysis.machine import CheckpointItem, Unread
 from holdfast.analysis.scene.checkpoints import CheckpointAccount, SetAside
+from holdfast.analysis.scene.scene import LastWords
 from holdfast.catalogue import by_slug
 from tests.analysis.logs.patterns.made import traceback, wreckage
 from tests.faults.machines import a_machine, a_plan
@@ -136,8 +137,72 @@ NONE_LEFT = words(
     slugs=("checkpoint-corrupt",),
 )
 
+ADVICE = (
+    "Weights only load failed. In PyTorch 2.6, we changed the default value of the `weights_only` "
+    "argument in `torch.load` from `False` to `True`. Re-running `torch.load` with `weights_only` "
+    "set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only "
+    "if you got the file from a trusted source.\nPlease file an issue with the following so that "
+    "we can make `weights_only=True` compatible with your use case: WeightsUnpickler error: \n\n"
+    "Unsupported operand 149\n\nCheck the documentation of torch.load to learn more about types "
+    "accepted by default with weights_only https://pytorch.org/docs/stable/generated/torch.load.html."
+)
+NOT_ALLOWED = (
+    "Weights only load failed. This file can still be loaded, to do so you have two options, "
+    "\x1b[1mdo those steps only if you trust the source of the checkpoint\x1b[0m. \n\t(1) In "
+    "PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load`. "
+    "Re-running `torch.load` with `weights_only` set to `False` will likely succeed.\n\t(2) "
+    "Alternatively, to load with `weights_only=True` please check the recommended steps in the "
+    "following error message.\n\tWeightsUnpickler error: Unsupported global: GLOBAL numpy.dtype "
+    "was not an allowed global by default."
+)
+IN_DCP = (
+    "CheckpointException ranks:dict_keys([0])\nTraceback (most recent call last): (RANK 0)\n"
+    '  File "/venv/site-packages/torch/distributed/checkpoint/utils.py", line 199, in all_gather\n'
+    f"    result = map_fun()\n_pickle.UnpicklingError: {ADVICE}"
+)
+
+
+def loading(kind: str, text: str, path: str = "ckpts/last.pt", loader: str = "") -> LastWords:
+    return msgspec.structs.replace(words(kind, text), loading=path, loader=loader)
+
+
+def not_loaded(said: LastWords) -> Any:
+    return a_scene([ended(0, 1, said=said), ended(1, 1, said=said)])
+
+
 test_run = run_table(
     "checkpoint-corrupt",
+    notices(
+        not_loaded(loading("UnpicklingError", ADVICE)),
+        ranks=[0, 1],
+        certain=True,
+        fatal=False,  # it may still be written by another process
+        saying=["could not load ckpts/last.pt: its contents make no sense", "previous checkpoint"],
+        not_saying=["likely succeed", "weights_only"],
+    ),
+    notices(
+        not_loaded(loading("CheckpointException", IN_DCP, "")),
+        ranks=[0, 1],
+        certain=True,
+        saying=["could not load a checkpoint: its contents make no sense"],
+        not_saying=["likely succeed", "weights_only"],
+    ),
+    notices(
+        not_loaded(loading("EOFError", "", loader="serialization.py")),
+        ranks=[0, 1],
+        certain=True,
+        saying=["it is empty"],
+    ),
+    notices(
+        not_loaded(loading("KeyError", "7", loader="_weights_only_unpickler.py")),
+        ranks=[0, 1],
+        certain=True,
+        saying=["its contents make no sense (KeyError: 7)"],
+    ),
+    overlooks(not_loaded(words("UnpicklingError", ADVICE))),  # something else was unpickled
+    overlooks(not_loaded(loading("UnpicklingError", NOT_ALLOWED))),
+    overlooks(not_loaded(loading("FileNotFoundError", "[Errno 2] No such file: 'last.pt'"))),
+    overlooks(not_loaded(loading("KeyError", "epoch", loader="train.py"))),
     notices(
         a_scene(attempt=1, checkpoints=CheckpointAccount(set_aside=(ASIDE,))),
         ranks=[],
@@ -200,6 +265,33 @@ test_explain = explain_table(
         rank=2,
         what="the file being loaded",
         saying=["failed finding central directory", "rename"],
+    ),
+    recognises(
+        wreckage(
+            "_pickle.UnpicklingError: Weights only load failed. In PyTorch 2.6, we changed the "
+            "default value of the `weights_only` argument in `torch.load` from `False` to `True`. "
+            "Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but "
+            "it can result in arbitrary code execution. Do it only if you got the file from a "
+            "trusted source.",
+            "Please file an issue with the following so that we can make `weights_only=True` "
+            "compatible with your use case: WeightsUnpickler error: ",
+            "",
+            "Unsupported operand 149",
+        ),
+        sure=0.92,
+        what="the file",
+        saying=["its contents make no sense"],
+        not_saying=["likely succeed"],
+    ),
+    recognises(
+        wreckage(
+            "AssertionError: metadata is None; global metadata read failed: unexpected MARK found; "
+            "rank local metadata read failed: [Errno 2] No such file or directory: "
+            "'ckpt/__1.metadata'"
+        ),
+        sure=0.94,
+        what="ckpt",
+        saying=["ckpt is damaged", "its .metadata cannot be read (unexpected MARK found)"],
     ),
     recognises(  # the file is named, so no rank is to blame
         wreckage("[Torch] Loading checkpoint from /ckpts/90/model.pt...", f"[rank2]: {BROKEN}"),

@@ -11,6 +11,7 @@ import re
 
 import msgspec
 
+from holdfast.analysis.checkpoints import torch_advice
 from holdfast.analysis.collectives import stacks
 from holdfast.analysis.scene.scene import Frame
 
@@ -35,6 +36,8 @@ class InnerException(msgspec.Struct, frozen=True, kw_only=True):
     """the first line of its message"""
     where: str
     """'in __getitem__() at data.py:31': the innermost line of the user's own code; '' unknown"""
+    file: str
+    """the name of the file in which it was raised; '' unknown"""
     inside: str
     """'in DataLoader worker process 1', 'in spawned process 1', 'as rank 3 saved or loaded a
     checkpoint'"""
@@ -64,8 +67,11 @@ def find(message: str) -> InnerException | None:
     )
     return InnerException(
         kind=last["kind"],
-        text=(last["text"] or "").strip(),
+        text=torch_advice.without(told[last.start("text") :]).partition("\n")[0].strip()
+        if last["text"]
+        else "",
         where=stacks.raised_at(innermost_first),
+        file=frames[-1]["file"].rpartition("/")[2] if frames else "",
         inside=_inside(wrapped),
     )
 

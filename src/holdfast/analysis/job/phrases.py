@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Sequence
 
 from holdfast import text
+from holdfast.analysis.checkpoints import torch_advice
 from holdfast.analysis.collectives import inner_exception
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene import exits
@@ -70,7 +71,7 @@ def quoted(words: LastWords) -> str:
     from a DataLoader worker that one."""
     if inner := inner_exception.find(words.text):
         return text.shorten(inner.words(), 2 * LONGEST)
-    short = text.shorten(" ".join(words.text.split()), LONGEST)
+    short = text.shorten(" ".join(torch_advice.without(words.text).split()), LONGEST)
     where = f" at {words.where}" if words.where else ""
     return (f"{words.kind}: {short}" if short else words.kind) + where
 

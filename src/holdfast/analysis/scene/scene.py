@@ -163,6 +163,11 @@ class LastWords(Signal, frozen=True):
     root_kind: str = ""
     """what was raised first, where this one was raised for it or while it was handled"""
     root_text: str = ""
+    loading: str | None = None
+    """the checkpoint that torch.load or its like was reading; '' when that is not known, None when
+    nothing was loaded"""
+    loader: str = ""
+    """the name of the file, of those that load, in which it was raised"""
     exit_code: int | None = None
     """the script caught it and exited with this code, as Hydra does; None: nothing caught it"""
 

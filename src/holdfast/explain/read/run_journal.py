@@ -2,7 +2,8 @@
 
 Of several attempts the one is explained by which the run came to its end (failure_chain): the first
 of those that followed from each other. A run that failed and continued was restarted for a reason,
-and that reason is what its user wants to know.
+and that reason is what its user wants to know. But where no start can succeed until something is
+put right (a damaged checkpoint), that comes first.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def read(text: bytes, source: str, *, attempt: int | None = None) -> Story:
     ended = [r for _, r in mine if isinstance(r, EndRecord)]
     judged = any(isinstance(r, VerdictRecord) for _, r in mine)
     finished = bool(ended) and ended[-1].exit_code == 0 and not judged
-    told = tuple(_told(mine, source, _afterwards(records, attempt)))
+    told = tuple(_told(mine, source, _around(records, attempt)))
     if (
         finished
     ):  # what ranks reported of wrong numbers is worth explaining, also of a job that ended
@@ -133,14 +134,22 @@ def _attempt_to_explain(records: Sequence[JournalRecord]) -> int:
     # An end without a verdict is still the end of its own attempt.
     failed = [r.attempt for r in attempts if isinstance(r, EndRecord) and r.exit_code]
     found = failure_chain.find(records)
-    cause = found.root or found.stop
+    blocked = [one for one in found.later[-1:] if traits(one.slug).blocks_start]
+    cause = blocked[0] if blocked else found.root or found.stop
     if cause and max(failed, default=0) <= max(judged):
         return cause.attempt
     return max(failed or [r.attempt for r in attempts], default=0)
 
 
+def _around(records: Sequence[JournalRecord], attempt: int) -> str:
+    """What became of the run after the attempt that is explained, or how it came to it."""
+    root = failure_chain.find(records).root
+    if root is not None and root.attempt < attempt:
+        return f"it was the restart after {root.slug}: {root.reason}"
+    return _afterwards(records, attempt)
+
+
 def _afterwards(records: Sequence[JournalRecord], attempt: int) -> str:
-    """What became of the run after the attempt that is explained."""
     attempts = [r for r in records if isinstance(r, AttemptRecord)]
     ended = [r for r in attempts if isinstance(r, EndRecord)]
     if not any(r.attempt > attempt for r in attempts):

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from holdfast.analysis.checkpoints import torch_advice
 from holdfast.analysis.scene.scene import Frame
 from holdfast.explain.read.line_prefix import PLAIN, Grammar, Head, head
 
@@ -172,7 +173,8 @@ def _of_message(message: str) -> ParsedException | None:
         return None
     kind = found["kind"] if found else "Exception"
     return ParsedException(
-        kind=kind, text=(message.partition(": ")[2] if found else message)[:MESSAGE]
+        kind=kind,
+        text=torch_advice.without(message.partition(": ")[2] if found else message)[:MESSAGE],
     )
 
 
@@ -226,7 +228,7 @@ def _message(
             break
         parts.append(other.text[indent:] if not other.text[:indent].strip() else other.text)
         last = number
-    return _clipped("\n".join(parts)), last
+    return torch_advice.without(_clipped("\n".join(parts))), last
 
 
 def _clipped(message: str) -> str:

@@ -2,8 +2,10 @@
 
 What you see   On resume: `PytorchStreamReader failed reading zip archive: failed finding central
                directory`, `not a ZIP archive`, `unexpected EOF` (the old format) or `EOFError` (an
-               empty file); `Error while deserializing header: …` from safetensors; or the job
-               starts again from step 0 because the script caught the error.
+               empty file); `Error while deserializing header: …` from safetensors; a flipped bit
+               also as `Weights only load failed`, or as `metadata is None; global metadata read
+               failed` from a distributed checkpoint. Or the job starts again from step 0 because
+               the script caught the error.
 Why            The process died, the disk filled up or the node failed while the file was being
                written; or it was copied before it was complete. A torch.save straight to the final
                name replaces the last good copy with half a new one.
@@ -12,7 +14,8 @@ How to be sure holdfast reads the structure of the file, not its contents: the z
                distributed checkpoint. A file with a broken structure will not load. An intact
                structure does not prove the contents: `unzip -t FILE` tests the checksums of a
                torch.save file.
-Fix            Resume from the previous checkpoint and move the damaged one away. Save to a
+Fix            Resume from the previous checkpoint and move the damaged one away; loading it with
+               fewer checks, as torch's message advises, does not make it whole. Save to a
                temporary name in the same folder, fsync, then rename; keep at least two.
 Known limits   `holdfast check` does not verify the contents: a flipped bit inside a tensor is found
                only by the digests that `resume()` compares, and only in checkpoints written by
@@ -31,11 +34,12 @@ from holdfast import shell_words, text
 from holdfast.analysis.drill.host_acts import DamageCheckpoint
 from holdfast.analysis.drill.injection import CannotInject, Injection, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
-from holdfast.analysis.job import resume_refused
+from holdfast.analysis.job import phrases, resume_refused
 from holdfast.analysis.logs import damaged_files
 from holdfast.analysis.logs.patterns import resume, unreadable_files
 from holdfast.analysis.logs.wreckage import LoggedException, Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, checkpoint_items, known
+from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -43,8 +47,14 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 FAULT = Fault(
     code="HOLD802",
     slug="checkpoint-corrupt",
-    traits=RunTraits(priority=610),
+    traits=RunTraits(priority=248, blocks_start=True),
     related=("checkpoint-incomplete", "checkpoint-not-atomic", "disk-full", "config-changed"),
+)
+
+FIX = (
+    "resume from the previous checkpoint; if this one came from elsewhere, download or copy it "
+    "again (`git lfs pull` for a pointer); save to a temporary name and rename, so that a crash "
+    "leaves no half-written file"
 )
 
 
@@ -138,6 +148,33 @@ def no_checkpoint_could_be_used(scene: Scene) -> Verdict | None:
 
 
 @FAULT.run
+def script_could_not_load_it(scene: Scene) -> Verdict | None:
+    """A checkpoint that the script loads by itself. A restart is not forbidden: another process may
+    still have been writing the file."""
+    failed = [
+        (ending, wrong)
+        for ending in exits.cause(scene)
+        if (words := ending.view.words) is not None and (wrong := damaged_files.in_words(words))
+    ]
+    if not failed:
+        return None
+    first, wrong = failed[0]
+    assert first.view.words is not None
+    path = first.view.words.loading
+    ranks = tuple(ending.rank for ending, _ in failed)
+    victims = exits.fallen(scene, ranks)
+    return FAULT.verdict(
+        f"{phrases.who(scene, ranks)} could not load {path or 'a checkpoint'}: {wrong}; it is "
+        f"damaged, or no checkpoint{phrases.exited_as_a_result(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix=FIX,
+        evidence=[phrases.how_it_ended(ending) for ending, _ in failed],
+    )
+
+
+@FAULT.run
 def resume_skipped_a_damaged_checkpoint(scene: Scene) -> Verdict | None:
     """Nothing to act on: the resume that found it continued with the one before."""
     damaged = [
@@ -162,12 +199,6 @@ def resume_skipped_a_damaged_checkpoint(scene: Scene) -> Verdict | None:
 
 FAULT.log_patterns.extend(unreadable_files.ALL)
 
-FIX = (
-    "resume from the previous checkpoint; if this one came from elsewhere, download or copy it "
-    "again (`git lfs pull` for a pointer); save to a temporary name and rename, so that a crash "
-    "leaves no half-written file"
-)
-
 
 @FAULT.explain
 def loading_a_file_failed(wreckage: Wreckage) -> Diagnosis | None:
@@ -176,6 +207,8 @@ def loading_a_file_failed(wreckage: Wreckage) -> Diagnosis | None:
         unreadable_files.CUT_SHORT,
         unreadable_files.SAFETENSORS,
         unreadable_files.PICKLE,
+        unreadable_files.UNPICKLER,
+        unreadable_files.METADATA,
         unreadable_files.NO_INPUT,
         unreadable_files.COMPRESSED,
         unreadable_files.RECORD,
@@ -191,7 +224,7 @@ def loading_a_file_failed(wreckage: Wreckage) -> Diagnosis | None:
     path = _path(wreckage)
     return FAULT.diagnosis(
         f"{path or 'the file being loaded'} is damaged or not a checkpoint: "
-        f"{damaged_files.what_is_wrong(first)}",
+        f"{damaged_files.what_is_wrong(first.fields, first.line.text)}",
         confidence=_sure(first, by_torch=by_torch),
         seen=(first, *(one for one in seen if one is not first)),
         culprit=Culprit(rank=None if path else first.rank, what=path or "the file being loaded"),
@@ -231,9 +264,8 @@ def _is_bare_failure(raised: LoggedException) -> bool:
     """miniz looks for the end of a small archive before its beginning, and the seek is refused."""
     told = (raised.kind, raised.text.strip())
     inside = raised.frames[0].file if raised.frames else ""
-    return told in (("EOFError", ""), ("OSError", "[Errno 22] Invalid argument")) and bool(
-        re.search(r"torch[/\\](?:serialization|_weights_only_unpickler)\.py$", inside)
-    )
+    reader = re.search(r"torch[/\\](serialization\.py|_weights_only_unpickler\.py)$", inside)
+    return reader is not None and told in damaged_files.BARE
 
 
 def _sure(one: Sighting, *, by_torch: bool) -> float:
@@ -242,8 +274,11 @@ def _sure(one: Sighting, *, by_torch: bool) -> float:
         unreadable_files.CUT_SHORT.name,
         unreadable_files.SAFETENSORS.name,
         unreadable_files.LFS.name,
+        unreadable_files.METADATA.name,
     ):
         return 0.94
+    if one.pattern == unreadable_files.UNPICKLER.name:
+        return 0.92
     if one.pattern == unreadable_files.RECORD.name:
         return 0.75
     if one.pattern == unreadable_files.PICKLE.name:
@@ -263,7 +298,8 @@ def _path(wreckage: Wreckage) -> str:
         for one in wreckage.seen(unreadable_files.READING, resume.LOADING)
         if "path" in one.fields
     ]
-    return named[-1].rstrip(".") if named else ""
+    folders = [one.fields["folder"] for one in wreckage.seen(unreadable_files.METADATA)]
+    return (*folders, *named)[-1].rstrip(".") if folders or named else ""
 
 
 # --- drill ---------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def resume_skipped_an_incomplete_checkpoint(scene: Scene) -> Verdict | None:
 
 NO_METADATA = FAULT.log_pattern(
     "no-metadata",
-    r"No such file or directory: b?'(?P<path>[^']*\.metadata)'"
+    r"No such file or directory: b?'(?P<path>(?:[^']*/)?\.metadata)'"
     r"|(?<!\S)(?P<folder>\S{1,400}) is not a distributed checkpoint",
     anchors=(".metadata'", "is not a distributed checkpoint"),
     example="FileNotFoundError: [Errno 2] No such file or directory: '/ckpts/step-1200/.metadata'",

@@ -32,7 +32,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Verdict
 FAULT = Fault(
     code="HOLD807",
     slug="config-changed",
-    traits=RunTraits(priority=245),
+    traits=RunTraits(priority=245, blocks_start=True),
     related=("world-size-mismatch", "data-position-lost", "checkpoint-lacks-state"),
 )
 

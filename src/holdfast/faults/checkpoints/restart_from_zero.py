@@ -7,9 +7,9 @@ Why            The script has no code to load a checkpoint, looks in another fol
                to, found only damaged checkpoints, or nothing had been saved before the fault.
 How to be sure With `holdfast.Checkpoint` it is known exactly: `resume()` reports the step it found.
                For any other script holdfast looks at rank 0 just before its first step: do a few
-               hundred values of its parameters equal those the first attempt started with, has its
-               optimizer counted steps, was anything loaded? Where that is inconclusive, holdfast
-               says so.
+               hundred values of its parameters equal those the first attempt started with, and
+               had they changed in between; has its optimizer counted steps, was anything loaded?
+               Where that is inconclusive, holdfast says so.
 Fix            Load the newest checkpoint at every start, not only when a flag says so. Three lines
                with holdfast: `ckpt = holdfast.Checkpoint("ckpts", state, every="5m")`, then
                `step = ckpt.resume()` before the loop, and `ckpt.step()` after every step.

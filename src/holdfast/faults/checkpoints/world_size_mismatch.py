@@ -37,7 +37,7 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 FAULT = Fault(
     code="HOLD806",
     slug="world-size-mismatch",
-    traits=RunTraits(priority=240),
+    traits=RunTraits(priority=240, blocks_start=True),
     related=("config-changed", "data-position-lost", "elastic-lr-drift", "checkpoint-incomplete"),
 )
 

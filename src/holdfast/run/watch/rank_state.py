@@ -255,6 +255,8 @@ def read_words(path: str) -> LastWords | None:
             slugs=tuple(map(str, document.get("slugs", ()))),
             root_kind=str(document.get("root_kind", "")),
             root_text=str(document.get("root_text", "")),
+            loading=document.get("loading"),
+            loader=str(document.get("loader", "")),
             exit_code=document.get("exit_code"),
         )
     except (OSError, ValueError, KeyError, TypeError):

@@ -13,9 +13,17 @@ ARCHIVE = _PATTERN(
     pattern=r"PytorchStreamReader failed (?P<doing>[^:]+): (?P<why>failed finding central directory"
     r"|not a ZIP archive|invalid header or archive is corrupted|CRC-32 check failed"
     r"|decompression failed[\w -]*|unexpected decompressed size|file read failed"
-    r"|unsupported (?:central directory|multidisk)[\w -]*|file (?:seek|stat) failed"
-    r"|validation failed)",
-    anchors=("PytorchStreamReader failed",),
+    r"|unsupported (?:central directory|multidisk|method|encryption)[\w -]*|too many files"
+    r"|file (?:seek|stat) failed|validation failed)"
+    r"|(?P<broken>file in archive is not in a subdirectory"
+    r"|Expected hasRecord\(\"version\"\) to be true"
+    r"|record size \(\d+ bytes\) does not match expected size)",
+    anchors=(
+        "PytorchStreamReader failed",
+        "file in archive is not in a subdirectory",
+        'Expected hasRecord("version")',
+        "does not match expected size (",
+    ),
     example="RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central "
     "directory",
 )
@@ -60,7 +68,9 @@ PICKLE = _PATTERN(
     r"|(?P<magic>Invalid magic number; corrupt file\?)"
     r"|(?P<bytes>storage has wrong (?:byte )?size: expected)"
     r"|UnpicklingError: (?P<state>unpickling stack underflow|could not find MARK|bad pickle data"
-    r"|unexpected MARK found)",
+    r"|unexpected MARK found|Memo value not found at index|state is not a dictionary"
+    r"|odd number of items for SETITEMS|NEWOBJ class argument|unregistered extension code"
+    r"|pickle exhausted before end of frame|FRAME length exceeds)",
     anchors=(
         "pickle data was truncated",
         "invalid load key, '",
@@ -70,6 +80,26 @@ PICKLE = _PATTERN(
         "UnpicklingError: ",
     ),
     example="_pickle.UnpicklingError: invalid load key, 'v'.",
+)
+UNPICKLER = _PATTERN(
+    name="checkpoint-corrupt: unpickler",
+    # Of a file with a class that torch does not load by itself it says 'Unsupported global'.
+    pattern=r"(?P<refused>compatible with your use case: WeightsUnpickler error)"
+    r"|Weights only load failed: (?P<unpickler>Unsupported operand \d+"
+    r"|Trying to call reduce for unrecognized function|Only persistent_load of storage is allowed"
+    r"|Can only (?:SETITEM|APPEND|ADDITEMS|EXTEND|build|create))",
+    anchors=("your use case: WeightsUnpickler error", "Weights only load failed: "),
+    example="Please file an issue with the following so that we can make `weights_only=True` "
+    "compatible with your use case: WeightsUnpickler error: ",
+)
+METADATA = _PATTERN(
+    name="checkpoint-corrupt: metadata",
+    # torch then tries one file a rank, which a plain save does not write.
+    pattern=r"global metadata read failed: (?!\[Errno)(?P<metadata>[^;]*); rank local metadata "
+    r"read failed: \[Errno 2\] No such file or directory: '(?P<folder>[^']*?)/?__\d+\.metadata'",
+    anchors=("global metadata read failed: ",),
+    example="AssertionError: metadata is None; global metadata read failed: unexpected MARK found; "
+    "rank local metadata read failed: [Errno 2] No such file or directory: 'ckpt/__1.metadata'",
 )
 NO_INPUT = _PATTERN(
     name="checkpoint-corrupt: no-input",
@@ -118,8 +148,23 @@ ALL = (
     LFS,
     SAFETENSORS,
     PICKLE,
+    UNPICKLER,
+    METADATA,
     NO_INPUT,
     COMPRESSED,
     READING,
     FROM_PARENT,
 )
+REASONS = (
+    METADATA,
+    ARCHIVE,
+    CUT_SHORT,
+    RECORD,
+    LFS,
+    SAFETENSORS,
+    PICKLE,
+    UNPICKLER,
+    NO_INPUT,
+    COMPRESSED,
+)
+"""those that say what is wrong with the file, the most telling first"""
