@@ -153,16 +153,9 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(
-    ("how", "lease"),
-    [(signal.SIGKILL, 1.0), (signal.SIGSTOP, 1.0), (signal.SIGKILL, math.inf)],
-    ids=["killed", "stopped", "killed, with a lease for its life"],
-)
-def test_a_launcher_that_is_killed_or_stopped(
-    tmp_path: Path, how: signal.Signals, lease: float
-) -> None:
-    """PDEATHSIG ends the shell of a launcher that is killed, not what the shell started."""
-    notes = tmp_path / "child"
+@contextlib.contextmanager
+def launcher_of(notes: Path, lease: float) -> Iterator[tuple[subprocess.Popen[str], int, int, int]]:
+    """A launcher, its rank, what that started, and the guard."""
     launcher = subprocess.Popen(
         [sys.executable, "-c", LAUNCHER, str(notes), str(lease)], stdout=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -170,9 +163,27 @@ def test_a_launcher_that_is_killed_or_stopped(
     try:
         assert launcher.stdout is not None
         shell, guard = map(int, launcher.stdout.readline().split())
-        launcher.send_signal(how)
-        child = int(notes.read_text())
-        wait_until(lambda: not any(map(lives, (shell, child, guard))))
+        yield launcher, shell, int(notes.read_text()), guard
     finally:
         launcher.kill()
         launcher.communicate()
+
+
+@pytest.mark.parametrize(
+    ("how", "lease"),
+    [
+        pytest.param(signal.SIGKILL, 1.0, id="killed"),
+        pytest.param(signal.SIGSTOP, 1.0, id="stopped"),
+        pytest.param(
+            signal.SIGKILL, math.inf, id="killed, with a lease for its life",
+            marks=pytest.mark.long,
+        ),
+    ],
+)  # fmt: skip
+def test_a_launcher_that_is_killed_or_stopped(
+    tmp_path: Path, how: signal.Signals, lease: float
+) -> None:
+    """PDEATHSIG ends the shell of a launcher that is killed, not what the shell started."""
+    with launcher_of(tmp_path / "child", lease) as (launcher, *processes):
+        launcher.send_signal(how)
+        wait_until(lambda: not any(map(lives, processes)))

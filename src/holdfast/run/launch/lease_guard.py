@@ -24,7 +24,7 @@ import time
 LOOK_AGAIN = 0.1
 BACKSTOP = 0.3
 """seconds after the end of the lease in which this process acts itself"""
-AFTER_LAUNCHER = 7.0
+AFTER_LAUNCHER = 6.0
 """seconds for which ranks may outlive a launcher that is killed, where its lease has no end: what a
 wrapper started, and a save that is being finished"""
 FOR_LIFE = 2**64 - 1
@@ -98,7 +98,7 @@ def main() -> None:
             return
         if not lives:
             if not until:
-                return  # no lease: nothing of it is to be ended
+                return  # nothing starts elsewhere
             time.sleep(min(LOOK_AGAIN, left))
         elif _is_readable(launcher, min(LOOK_AGAIN, left) if until else LOOK_AGAIN):
             lives = _receive(launcher)
@@ -113,9 +113,9 @@ def _is_readable(launcher: socket.socket, seconds: float) -> bool:
 
 
 def _receive(launcher: socket.socket) -> bool:
-    """Pipe ends that are to stay open should the launcher end; whether it still lives."""
+    """Ends of the pipe, which stay open from here on should the launcher end; whether it lives."""
     try:
-        said, *_ = socket.recv_fds(launcher, 64, 253)
+        said, *_ = socket.recv_fds(launcher, 1, 253)
     except ConnectionError:
         return False
     return bool(said)

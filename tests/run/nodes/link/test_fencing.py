@@ -166,7 +166,9 @@ def test_the_kernel_ends_ranks_in_time_of_a_launcher_that_does_not_run(
 
 def test_of_a_launcher_that_is_killed_nothing_is_left_when_it_is_started_again() -> None:
     ends = lease_guard.AFTER_LAUNCHER + lease_guard.BACKSTOP + ENDING
-    assert ends <= min(PATIENT.closed_for, PATIENT.gone_after)
+    for seconds in (fencing.SHORTEST, fencing.PATIENT, fencing.LONGEST):
+        terms = LeaseTerms(seconds, patient=True)
+        assert ends <= min(terms.closed_for, terms.gone_after)
 
 
 def steady(_: float) -> float:
