@@ -59,6 +59,17 @@ def test_messages_go_both_ways_and_each_side_knows_the_others_name() -> None:
     play(scene())
 
 
+def test_a_path_that_is_no_text_is_sent_as_it_can_be_shown() -> None:
+    async def scene() -> None:
+        async with coordinator() as listener:
+            channel = await member(listener)
+            await channel.send(Ask(1, "/runs/\udcfc"))
+            assert await channel.receive(seconds=LONG) == Answer(2, "/runs/\ufffd")
+            await channel.close()
+
+    play(scene())
+
+
 def test_large_messages_and_many_at_once() -> None:
     async def scene() -> None:
         async with coordinator() as listener:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.system import netlink
 from holdfast.system.interface_addresses import interface_addresses, parse
 
 
@@ -23,6 +24,18 @@ def test_it_finds_what_getifaddrs_finds() -> None:
         if entry.family in families
     }
     assert {(one.interface, one.ip) for one in interface_addresses()} == expected
+
+
+def test_where_netlink_is_forbidden_older_ways_find_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_netlink = set(interface_addresses())
+
+    def forbidden(_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(netlink, "connect", forbidden)
+    assert set(interface_addresses()) == by_netlink
 
 
 def test_loopback_has_its_whole_network() -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.nodes.channel_errors import BadMessage
 from holdfast.nodes.framed_stream import FramedStream
-from holdfast.text import shorten
+from holdfast.text import printable, shorten
 
 SENDING_SECONDS = 10.0
 
@@ -46,7 +46,13 @@ class Channel:
 
     async def send(self, message: msgspec.Struct, *, seconds: float = SENDING_SECONDS) -> None:
         """A peer that does not read for `seconds` raises `ChannelTimeout` and ends the channel."""
-        await self._stream.write(self._encoder.encode(message), seconds=seconds)
+        await self._stream.write(self._encoded(message), seconds=seconds)
+
+    def _encoded(self, message: msgspec.Struct) -> bytes:
+        try:
+            return self._encoder.encode(message)
+        except UnicodeEncodeError:  # a path or a name in it is not text
+            return self._encoder.encode(printable(msgspec.to_builtins(message)))
 
     async def receive(self, *, seconds: float | None) -> Any:
         """The next message, one of the types in `understands`; None waits until the peer is gone.
