@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,18 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], sentenc
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_current_folder_that_was_removed_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").write_text("all is well\n")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["explain", str(tmp_path / "log")]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == "error: the current folder has been removed"
 
 
 def test_exit_code_follows_fail_on() -> None:

@@ -97,7 +97,6 @@ def _lint(arguments: argparse.Namespace) -> int:
 
     began = time.monotonic()
     paths: list[str] = arguments.paths
-    _check_current_folder()
     if not paths and not arguments.env:
         raise ConfigError("nothing to lint: give files or folders", hint="holdfast lint .")
     for path in paths:
@@ -110,16 +109,6 @@ def _lint(arguments: argparse.Namespace) -> int:
         raise EnvironmentFailure("no file could be read")
     worst = max((one.finding.status.concern for one in report.findings), default=0)
     return int(worst >= FAIL_ON[arguments.fail_on])
-
-
-def _check_current_folder() -> None:
-    """Launch scripts name scripts relative to the current folder."""
-    try:
-        os.getcwd()
-    except FileNotFoundError as problem:
-        raise EnvironmentFailure(
-            "the current folder has been removed", hint="change to a folder that exists"
-        ) from problem
 
 
 def _look(paths: list[str], arguments: argparse.Namespace, wanted: LintConfig) -> LintReport:

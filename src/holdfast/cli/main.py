@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,7 +23,7 @@ from holdfast.cli import (
     stop,
     streams,
 )
-from holdfast.errors import ConfigError, Error
+from holdfast.errors import ConfigError, EnvironmentFailure, Error
 
 
 class Verb(Protocol):
@@ -86,10 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             words, command = env.cut_command(words)
         arguments = build_parser().parse_args(words, argparse.Namespace(command=command))
         return VERBS[arguments.verb].run(arguments)
-    except Error as problem:
-        streams.remark(f"error: {problem.sentence}")
-        if problem.hint:
-            streams.remark(f"hint: {problem.hint}")
+    except (Error, FileNotFoundError) as problem:
+        error = _in_words(problem)
+        streams.remark(f"error: {error.sentence}")
+        if error.hint:
+            streams.remark(f"hint: {error.hint}")
         return 2
     except KeyboardInterrupt:
         streams.remark("interrupted")
@@ -98,6 +100,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`); that is no error of ours.
         streams.silence(sys.stdout)
         return 0
+
+
+def _in_words(problem: Error | FileNotFoundError) -> Error:
+    """Any verb may ask for the current folder, and finds that it was removed."""
+    if isinstance(problem, Error):
+        return problem
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return EnvironmentFailure(
+            "the current folder has been removed", hint="change to a folder that exists"
+        )
+    raise problem
 
 
 def _refuse_other_systems(verb: str) -> None:

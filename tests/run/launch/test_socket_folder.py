@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import EnvironmentFailure
 from holdfast.run.launch import socket_folder
 from holdfast.run.launch.socket_folder import LocalFolder
 from tests.cli.holdfast_command import in_a_namespace
@@ -101,3 +102,16 @@ def test_a_new_folder_is_ours_alone(tmp_path: Path) -> None:
     assert os.path.dirname(made.path) == str(tmp_path)
     assert os.stat(made.path).st_mode & 0o077 == 0
     made.remove()
+
+
+def test_where_nothing_can_be_written_one_sentence_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_is_usable() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(tempfile, "gettempdir", none_is_usable)
+    assert socket_folder._place() in socket_folder.OTHER_PLACES, "/dev/shm is none of Python's own"
+    monkeypatch.setattr(socket_folder, "OTHER_PLACES", ("/nowhere",))
+    with pytest.raises(EnvironmentFailure, match="neither /nowhere nor"):
+        LocalFolder()

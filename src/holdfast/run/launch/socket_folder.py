@@ -15,6 +15,7 @@ import tempfile
 import time
 
 from holdfast.analysis.job.run_paths import RunPaths
+from holdfast.errors import EnvironmentFailure
 from holdfast.system.filesystem import REMOTE
 
 _NAME = re.compile(r"holdfast-\d+-\w+")
@@ -77,13 +78,22 @@ def _is_abandoned(folder: str) -> bool:
 
 def _place() -> str:
     """The user's TMPDIR, unless its name is too long, or it is on a file server."""
-    first = tempfile.gettempdir()
+    try:
+        own = [tempfile.gettempdir()]
+    except FileNotFoundError:
+        own = []
     kinds = _file_systems()
-    for folder in (first, *OTHER_PLACES):
+    for folder in (*own, *OTHER_PLACES):
         short = len(os.fsencode(folder)) <= LONGEST
         if short and os.access(folder, os.W_OK | os.X_OK) and _kind(folder, kinds) not in REMOTE:
             return folder
-    return first
+    if not own:
+        raise EnvironmentFailure(
+            f"no folder for temporary files can be written: neither {', '.join(OTHER_PLACES)} nor "
+            f"{os.getcwd()}",
+            hint="name one that can: `TMPDIR=DIR holdfast run …`",
+        )
+    return own[0]
 
 
 def _file_systems() -> dict[str, str]:
