@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cli.odd_places import PLACES, Place
-from tests.system.sockets import needs, needs_root
+from tests.cli.odd_places import EVERY_READER_RAISES, PLACES, Place
+from tests.system.sockets import free_port, needs, needs_root
 
 PATIENCE = 100.0
 """generous: two cores may be shared by many"""
@@ -34,7 +34,15 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     time.sleep(600)
 print("finished", flush=True)
 """
-RUN = ("run", "--max-restarts", "1", "--nproc-per-node", "2", "train.py")
+ON_ONE_NODE = ("-m", "holdfast", "run", "--max-restarts", "1", "--nproc-per-node", "2")
+NODE = ("run", "--max-restarts", "1", "--nnodes", "2", "--nproc-per-node", "1")
+FOR_NODES = [p for p in PLACES if not p.refused and p.site != EVERY_READER_RAISES]
+"""a node that knows none of its addresses can neither coordinate nor tell that it may not"""
+TWO_LAUNCHERS = """
+import subprocess, sys
+nodes = [subprocess.Popen([sys.executable, "-m", "holdfast", *sys.argv[1:]]) for _ in range(2)]
+sys.exit(max(node.wait() for node in nodes))
+"""
 OTHER_VERBS = """
 import json, os, sys, tempfile
 from holdfast.cli.main import main
@@ -79,11 +87,11 @@ class Visit(NamedTuple):
             command, cwd=self.work, env=settings, start_new_session=True, **streams
         )
 
-    def run(self) -> tuple[int, str, str]:
+    def run(self, *words: str) -> tuple[int, str, str]:
         """`holdfast run` to its end: its code and what it wrote."""
         files = [self.folder / name for name in ("out", "err")]
         with files[0].open("wb") as out, files[1].open("wb") as err:
-            process = self.start("-m", "holdfast", *RUN, stdout=out, stderr=err)
+            process = self.start(*words, "train.py", stdout=out, stderr=err)
             try:
                 code = process.wait(PATIENCE)
             finally:
@@ -111,8 +119,10 @@ class Visit(NamedTuple):
         return found[0] if found else self.work / "runs" / "latest"
 
     def journal(self, *kinds: str) -> list[dict[str, Any]]:
-        lines = (self.run_folder() / "journal.jsonl").read_text().splitlines()
-        return [record for record in map(json.loads, lines) if record["kind"] in kinds]
+        """Of the launcher that decides."""
+        files = self.run_folder().parent.glob("*/journal.jsonl")
+        journals = [list(map(json.loads, file.read_text().splitlines())) for file in files]
+        return [r for records in journals for r in records if r["kind"] in kinds]
 
 
 def _is_neutral(name: str) -> bool:
@@ -141,7 +151,7 @@ def visit(place: Place) -> Iterator[Visit]:
 def test_a_killed_rank_is_named_and_the_job_finishes(place: Place) -> None:
     before = os.times()
     with visit(place) as here:
-        code, out, err = here.run()
+        code, out, err = here.run(*ON_ONE_NODE)
         assert "Traceback" not in err, err
         if place.refused:
             assert (code, place.refused in err) == (1, True), err
@@ -169,3 +179,16 @@ def test_a_killed_rank_is_named_and_the_job_finishes(place: Place) -> None:
 
 def _streams_are_open(place: Place) -> bool:
     return not re.search("closed$", place.name) or "stdin" in place.name
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", FOR_NODES, ids=lambda place: place.name)
+def test_two_launchers_name_it_and_finish_too(place: Place) -> None:
+    """Two nodes of one job on the loopback of that place."""
+    meet = ("--rdzv-endpoint", f"127.0.0.1:{free_port()}")
+    with visit(place) as here:
+        code, _, err = here.run("-c", TWO_LAUNCHERS, *NODE, *meet)
+        assert "Traceback" not in err, err
+        assert code == 0, err
+        verdicts = {(r["slug"], *r["ranks"]) for r in here.journal("verdict")}
+        assert verdicts == {("rank-killed", 1)}, err
