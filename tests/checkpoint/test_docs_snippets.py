@@ -68,14 +68,14 @@ def test_the_blocks_of_a_page_run(page: Path) -> None:
 
 
 def test_the_readmes_loop_makes_one_step_a_global_batch() -> None:
-    """It has 512 samples here, in global batches of 256: whole epochs are a multiple of 2 steps."""
+    """It has 512 samples here, in global batches of 256: three epochs of 2 steps make its 6."""
     [loop] = [one for one in snippets(ROOT / "README.md") if "ckpt.step()" in one.text]
     assert "global_batch_size=256, micro_batch_size=8" in loop.text
     done = run_page(ROOT / "README.md")
     [line] = [
         line for line in done.stdout.splitlines() if line.split()[0] == f"README.md:{loop.line}"
     ]
-    assert line.endswith("done at step 2"), "64 micro-batches of 8 are 2 steps, not 64"
+    assert line.endswith("done at step 6"), "64 micro-batches of 8 are 2 steps, not 64"
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:

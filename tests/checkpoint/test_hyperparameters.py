@@ -177,3 +177,28 @@ def test_accepted_through_a_checkpoint(
     assert isinstance(optimizer.param_groups[0]["lr"], type(lr))
     assert "now in force as the script sets it: optimizer lr 0.1 -> 0.2\n" in capfd.readouterr().err
     assert start(lr, 1)[0] == pytest.approx(0.2 / 6)
+
+
+def test_without_a_config_what_is_not_in_force_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def start(lr: float, **accept: Any) -> tuple[float, str]:
+        model = torch.nn.Linear(3, 2)
+        optimizer = AdamW(model.parameters(), lr=lr)
+        with Checkpoint(tmp_path, State(model=model, optimizer=optimizer)) as ckpt:
+            ckpt.resume(**accept)
+            model(torch.ones(1, 3)).sum().backward()
+            optimizer.step()
+            ckpt.step()
+            assert ckpt.save()
+        return optimizer.param_groups[0]["lr"], capfd.readouterr().err
+
+    start(0.005)
+    assert "in force" not in start(0.005)[1]
+    rate, told = start(0.5)
+    assert rate == 0.005
+    assert "the script sets optimizer lr 0.5, the checkpoint's 0.005 is in force" in told
+    assert "HOLDFAST_ACCEPT=config" in told
+    rate, told = start(0.5, accept={"config"})
+    assert rate == pytest.approx(0.5)
+    assert "now in force as the script sets it: optimizer lr 0.005 -> 0.5" in told

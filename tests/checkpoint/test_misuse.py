@@ -37,6 +37,17 @@ def test_a_run_that_does_not_resume_is_refused_beside_checkpoints(tmp_path: Path
     run(resume=False, start=2)  # a script that restores by itself
 
 
+def test_a_bare_number_of_seconds_cannot_be_taken_for_steps(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Checkpoint(tmp_path, State(), every=10).close()
+    told = capfd.readouterr().err
+    assert 'every=10 means 10 seconds: write every="10s", or every_steps=10' in told
+    Checkpoint(tmp_path, State(), every="10s").close()
+    Checkpoint(tmp_path, State(), every_steps=10).close()
+    assert "seconds" not in capfd.readouterr().err
+
+
 def test_a_loader_that_is_not_followed_is_refused_at_the_first_step(tmp_path: Path) -> None:
     sampler = small_sampler()
     with Checkpoint(tmp_path, State(data=sampler), every="1h") as ckpt:

@@ -54,8 +54,8 @@ class Checkpoint:
     Args:
         folder: on a file system that all machines of the job share.
         state: what to save.
-        every: how often to save: seconds, a timedelta, a text such as "5m", or "auto", which
-            measures what a save costs.
+        every: how often to save: a text such as "5m", a timedelta, seconds, or "auto", which
+            measures what a save costs. A number of steps goes to `every_steps`.
         every_steps: save at every multiple of so many steps, instead of `every`.
         keep: how many of the newest checkpoints stay.
         keep_every_steps: of every so many steps, the first checkpoint stays for good.
@@ -84,6 +84,9 @@ class Checkpoint:
         self.folder, self.state = os.path.abspath(os.fspath(folder)), state
         self._interval = save_schedule.save_interval(every, every_steps)
         self._rank, world_size = process_group.rank_and_world_size()
+        if self._rank == 0 and isinstance(every, int | float):  # steps, to many a reader
+            say(f'every={every:g} means {every:g} seconds: write every="{every:g}s", or '
+                f"every_steps={every:g} if steps were meant")  # fmt: skip
         self._board = MessageBoard(
             process_group.job_store(), rank=self._rank, world_size=world_size
         )

@@ -61,6 +61,32 @@ def apply_changes(things: Mapping[str, Any], saved: Settings, now: Settings) -> 
     return list(phrases)
 
 
+def not_in_force(things: Mapping[str, Any], saved: Settings, now: Settings) -> list[str]:
+    """What `now` has otherwise than `saved`, which was restored; one phrase each."""
+    found = _differing(things, saved, now)
+    return list(
+        dict.fromkeys(
+            f"the script sets {name} {_spoken(key)} {_short(wanted)}, the checkpoint's "
+            f"{_short(was)} is in force"
+            for name, _, key, was, wanted in found
+            if key != "base_lrs"
+        )
+    )
+
+
+def in_force(saved: Settings, now: Settings) -> Settings:
+    """What holds after a resume that did not change it: as it was saved."""
+    return {
+        name: [
+            {**given, **{key: was[key] for key in given if key in was}}
+            for was, given in zip(saved[name], parts, strict=True)
+        ]
+        if len(saved.get(name, ())) == len(parts)
+        else parts
+        for name, parts in now.items()
+    }
+
+
 def _parts(thing: Any) -> list[Any]:
     if isinstance(thing, Optimizer):
         return list(thing.param_groups)

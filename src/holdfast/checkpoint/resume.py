@@ -86,13 +86,13 @@ def resume(
             if board.rank == 0:
                 notes += state.left_behind(saved.world_size, board.world_size)
         taken = [difference.accept for difference in found]
-        changed = state.apply_changed_settings(path) if "config" in taken else []
+        settings = _settings(state, path, saved, taken, accept)
     for note in notes:
         say(note)
     if board.rank == 0:
         _report(state, path, saved, taken)
-        if "config" in taken:
-            say(_settings_in_force(changed))
+        if settings:
+            say(settings)
         _tell(state.step, path, board.world_size, saved, taken)
     return saved.step
 
@@ -107,15 +107,26 @@ def _report(state: State, path: str, saved: Manifest, taken: Collection[str]) ->
             "from its beginning")  # fmt: skip
 
 
-def _settings_in_force(changed: list[str] | None) -> str:
+def _settings(
+    state: State, path: str, saved: Manifest, taken: Collection[str], accept: Collection[str]
+) -> str:
+    """What the script sets otherwise than when this was saved, and what came of it; '' where there
+    is nothing to say. Without config= it is no difference that could have been refused."""
+    if "config" not in taken and "config" not in accept:
+        kept = [] if saved.imported else state.settings_not_in_force(path)
+        hint = "to have it as the script sets it, start with HOLDFAST_ACCEPT=config"
+        return f"{'; '.join(kept)} ({hint})" if kept else ""
+    changed = state.apply_changed_settings(path)
+    if changed:
+        return f"now in force as the script sets it: {'; '.join(changed)}"
+    if "config" not in taken:
+        return ""
     if changed is None:
         return (
             "what was restored keeps its saved values, the optimizer's learning rate among them: "
             "set new ones after resume()"
         )
-    if not changed:
-        return "optimizer and scheduler are set as when this was saved: they continue unchanged"
-    return f"now in force as the script sets it: {'; '.join(changed)}"
+    return "optimizer and scheduler are set as when this was saved: they continue unchanged"
 
 
 def take_folder(folder: str, lock: FolderLock) -> None:

@@ -331,11 +331,19 @@ class State:
 
         One phrase each; None where it is not known what was set then: the first release.
         """
-        first = RankFiles(folder, 0)
-        node = first.part(SETTINGS, object)
-        if node is None:
+        saved = _saved_settings(folder)
+        if saved is None:
             return None
-        return hyperparameters.apply_changes(self._things, first.value(node), self._settings)
+        return hyperparameters.apply_changes(self._things, saved, self._settings)
+
+    def settings_not_in_force(self, folder: str) -> list[str]:
+        """After `restore`: what the script sets otherwise, and what was saved holds instead."""
+        saved = _saved_settings(folder)
+        if saved is None:
+            return []
+        kept = hyperparameters.not_in_force(self._things, saved, self._settings)
+        self._settings = hyperparameters.in_force(saved, self._settings)  # until it is accepted
+        return kept
 
     def left_behind(self, saved_world: int, world_size: int) -> list[str]:
         """What no rank takes over, in sentences, when fewer ranks resume than saved."""
@@ -419,3 +427,10 @@ def versions() -> dict[str, str]:
     }
     numpy = sys.modules.get("numpy")
     return found | ({"numpy": numpy.__version__} if numpy else {})
+
+
+def _saved_settings(folder: str) -> hyperparameters.Settings | None:
+    """What the script had set when that was saved; None in checkpoints of the first release."""
+    first = RankFiles(folder, 0)
+    node = first.part(SETTINGS, object)
+    return None if node is None else first.value(node)

@@ -50,6 +50,12 @@ test_run = run_table(
             "ranks 0-1 exited as a result",
         ],
     ),
+    notices(  # raised by holdfast's own library
+        a_scene([ended(0, 1, said=words("ConfigError", "no group yet", hint="call init() first"))]),
+        ranks=[0],
+        certain=True,
+        saying=["raised ConfigError: no group yet", "call init() first"],
+    ),
     # still unwinding
     notices(
         a_scene([a_rank(0), a_rank(1, words=BAD)]), ranks=[1], certain=True, saying=["ValueError"]

@@ -131,7 +131,8 @@ def _what(ending: Ending) -> str:
 
 def _fix(ending: Ending, log: str) -> str:
     said = ending.view.words
-    advice = exception_advice.of(said.kind, said.text) if said else ""
+    # Where holdfast's own library raised it, it knows what to do.
+    advice = (said.hint or exception_advice.of(said.kind, said.text)) if said else ""
     return f"{advice}; {_what(ending)}: {log}" if advice else f"read {_what(ending)} in {log}"
 
 

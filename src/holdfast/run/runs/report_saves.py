@@ -10,6 +10,7 @@ from holdfast.analysis.checkpoints import save_interval
 from holdfast.analysis.job.journal_records import (
     ActionRecord,
     JournalRecord,
+    ResumeRecord,
     SavedRecord,
     SaveFailedRecord,
     StartRecord,
@@ -21,6 +22,7 @@ ENOUGH_SAVES = 3
 """fewer say nothing about how often"""
 SHORT_RUN = 60.0
 """seconds: nor does a run that was over so soon"""
+SAVE_AT_THE_END = "none was due in this time; call ckpt.save() at the end of the script"
 LONGEST = 1e6
 """seconds that anything here may take: a journal may be damaged"""
 
@@ -34,8 +36,11 @@ def _saves(records: Sequence[JournalRecord]) -> str:
     saved = [r for r in records if isinstance(r, SavedRecord)]
     failed = sum(isinstance(r, SaveFailedRecord) for r in records)
     again = f", {failed} failed" if failed else ""
-    if not saved:
-        return f"no checkpoint was saved{again}" if failed else ""
+    if not saved and failed:
+        return f"no checkpoint was saved{again}"
+    if not saved:  # a job that resumes means to save
+        resumes = any(isinstance(r, ResumeRecord) for r in records)
+        return f"no checkpoint was saved: {SAVE_AT_THE_END}" if resumes else ""
     paused = sum(_sane(record.stall for record in saved))
     many = f"{len(saved)} checkpoint{'s' * (len(saved) > 1)} saved{again}"
     return (
