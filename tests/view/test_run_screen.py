@@ -55,6 +55,8 @@ HEALTHY = a_scene(*(a_rank(n, a_beat()) for n in range(4)))
 def test_the_status_is_one_calm_line() -> None:
     assert status(HEALTHY) == "4 ranks, step 1200, 61 ms a step"
     assert status(HEALTHY, restarts=1).endswith(", 1 restart")
+    leaving = a_scene(a_rank(0, a_beat(phase="exit")), a_rank(1, a_beat(phase="save")))
+    assert status(leaving).endswith(", in save, exiting")
     saving = a_scene(a_rank(0, a_beat(phase="save")), a_rank(1, a_beat()))
     assert status(saving) == "2 ranks, step 1200, 61 ms a step, in save"
 

@@ -32,6 +32,8 @@ SHORTEST_START = 2.0
 QUOTES = 4
 NO_ACTION = "none, still watching"
 FOR_GOOD = "stopping: no restart can help"
+EXIT = "exit"
+"""the section in which a rank is once its script is over"""
 ERASE = "\r\033[K"
 """to the start of the line, and all behind it away"""
 
@@ -178,7 +180,9 @@ def _rank_of(evidence: Evidence) -> str:
 
 def _phases(living: Sequence[RankView]) -> str:
     named = sorted({view.beat.phase for view in living if view.beat and view.beat.phase})
-    return f", in {' and '.join(named[:3])}" if named else ""
+    sections = [name for name in named if name != EXIT]
+    exiting = ", exiting" if len(sections) < len(named) else ""
+    return (f", in {' and '.join(sections[:3])}" if sections else "") + exiting
 
 
 def _ranks(count: int) -> str:

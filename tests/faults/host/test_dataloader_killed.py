@@ -28,8 +28,21 @@ test_run = run_table(
         saying=[
             "a DataLoader worker of rank 1 (pid 4001) was killed (Killed:",
             "4711",
-            "OOM killer",
+            "no cgroup OOM kill: something else sent SIGKILL",
         ],
+        not_saying=["OOM killer"],
+    ),
+    notices(
+        a_scene([ended(1, 1, said=words("RuntimeError", KILLED))], oom_kills=2),
+        ranks=[1],
+        certain=True,
+        saying=["(Killed: the kernel's OOM killer: cgroup oom_kill 2 since the start)"],
+    ),
+    notices(
+        a_scene([ended(1, 1, said=words("RuntimeError", KILLED))], oom_kills=-1),
+        ranks=[1],
+        certain=True,
+        saying=["(Killed: usually the kernel's OOM killer)"],
     ),
     notices(
         a_scene([a_rank(0), a_rank(1, words=words("RuntimeError", BUS))]),

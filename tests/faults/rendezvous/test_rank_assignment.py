@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.analysis.machine import MachineFacts, Unread
 from holdfast.analysis.nodes import NodesFacts
-from holdfast.analysis.scene.scene import RankView
+from holdfast.analysis.scene.scene import RankView, StartedRank
 from holdfast.catalogue import by_slug
 from holdfast.findings import Status
 from tests.analysis.logs.patterns.made import wreckage
@@ -30,7 +30,7 @@ from tests.faults.table import (
     skips,
     speaks,
 )
-from tests.run.scenes import NOW, a_beat, a_rank, an_activity, ended, words
+from tests.run.scenes import NOW, a_beat, a_rank, a_scene, an_activity, ended, words
 
 
 def env(nodes: int = 1, **values: str) -> MachineFacts:
@@ -113,8 +113,29 @@ def trained(view: RankView) -> RankView:
     return msgspec.structs.replace(view, beat=msgspec.structs.replace(view.beat, steps=3))
 
 
+LOST = words("RuntimeError", "pair.cc:537] Read error [127.0.0.1]:1: reset by peer", at=NOW - 1)
+
+
+def spawning(rank: int, store: str, *, failed: bool = True) -> RankView:
+    started = tuple(StartedRank(store=store, rank=number) for number in (0, 1))
+    view = ended(rank, 1, said=LOST) if failed else a_rank(rank)
+    return msgspec.structs.replace(view, started=started)
+
+
 test_run = run_table(
     "rank-assignment",
+    # whatever error such a script ends with
+    notices(
+        a_scene([spawning(0, "127.0.0.1:29611"), spawning(1, "127.0.0.1:29611")]),
+        ranks=[0, 1],
+        certain=True,
+        saying=[
+            "ranks 0-1 each started a rank 0 at 127.0.0.1:29611: this script starts its own ranks",
+            "run it with --nproc-per-node 1, or without a launcher",
+        ],
+    ),
+    overlooks(a_scene([spawning(0, "127.0.0.1:29611"), spawning(1, "127.0.0.1:29612")])),
+    overlooks(a_scene([spawning(r, "127.0.0.1:29611", failed=False) for r in (0, 1)])),
     notices(
         starting(*BOTH_ZERO),
         ranks=[1],

@@ -233,6 +233,13 @@ class Recorder(Signal, frozen=True):
     of the group, with the sequence that its messages have for themselves"""
 
 
+class StartedRank(Signal, frozen=True):
+    """A process that a rank started itself, as it entered a group."""
+
+    store: str
+    rank: int
+
+
 class RankView(Signal, frozen=True):
     """Everything known of one rank at one moment."""
 
@@ -263,6 +270,8 @@ class RankView(Signal, frozen=True):
     """NCCL's watchdog printed that a peer is gone; the rank itself may live on for a minute"""
     looks: tuple[CpuLook, ...] = ()
     """at its processor time, about one a second, oldest first"""
+    started: tuple[StartedRank, ...] = ()
+    """what the processes claimed to be that it started (mp.spawn)"""
 
 
 class Failure(Signal, frozen=True):

@@ -34,7 +34,7 @@ from holdfast.analysis.logs import sightings
 from holdfast.analysis.logs.pattern import Role
 from holdfast.analysis.logs.patterns import kernel
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
-from holdfast.analysis.scene import exits
+from holdfast.analysis.scene import exits, surroundings
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Verdict
@@ -70,7 +70,8 @@ def loader_worker_died_first(scene: Scene) -> Verdict | None:
     victims = exits.fallen(scene, ranks)
     match = reports[0][1]
     name = (match["signal"] or "").strip()
-    how = f"was killed ({name}: {MEANING.get(name, 'see its signal')})" if name else "exited"
+    meaning = _kill_in_words(scene, ranks[0]) if name == "Killed" else MEANING.get(name)
+    how = f"was killed ({name}: {meaning or 'see its signal'})" if name else "exited"
     return FAULT.verdict(
         f"a DataLoader worker of {phrases.who(scene, ranks)} {how}"
         f"{phrases.at_step(reports[0][0].view)}{phrases.exited_as_a_result(victims)}",
@@ -81,6 +82,14 @@ def loader_worker_died_first(scene: Scene) -> Verdict | None:
         "fewer workers",
         evidence=[phrases.how_it_ended(e) for e, _ in reports],
     )
+
+
+def _kill_in_words(scene: Scene, rank: int) -> str:
+    """What the kernel's counter for the job's cgroup says, where it can be read."""
+    kills = surroundings.of_rank(scene, rank).oom_kills
+    if kills > 0:
+        return f"the kernel's OOM killer: cgroup oom_kill {kills} since the start"
+    return "no cgroup OOM kill: something else sent SIGKILL" if not kills else MEANING["Killed"]
 
 
 # --- explain -------------------------------------------------------------------------------------

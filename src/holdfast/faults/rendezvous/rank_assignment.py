@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from holdfast import text
-from holdfast.analysis.job import join, phrases, rank_numbers
+from holdfast.analysis.job import join, own_ranks, phrases, rank_numbers
 from holdfast.analysis.logs.patterns import watchdog
 from holdfast.analysis.logs.wreckage import Wreckage
 from holdfast.analysis.machine import MachineFacts, Plan, Smoke, SmokeRank, known
@@ -236,6 +236,27 @@ def ranks_claim_conflicting_numbers(scene: Scene) -> Verdict | None:
         evidence=[
             *(_claim_evidence(view) for view in conflict.members),
             *(phrases.how_it_ended(ending) for ending in ended),
+        ],
+    )
+
+
+@FAULT.run
+def ranks_started_the_same_ranks(scene: Scene) -> Verdict | None:
+    """Whatever error it ended with, a script that starts its own ranks was started twice."""
+    starters = own_ranks.clash(scene.ranks)
+    failed = {e.rank for e in exits.endings(scene) if not e.signal}
+    ranks = [view.rank for view in starters]
+    if not starters or failed.isdisjoint(ranks) or stopped.any_stopped(scene):
+        return None
+    return FAULT.verdict(
+        own_ranks.sentence(starters),
+        ranks=ranks,
+        victims=exits.fallen(scene, ranks),
+        certain=True,
+        fix=own_ranks.FIX,
+        evidence=[
+            *own_ranks.evidence(starters),
+            *(phrases.how_it_ended(ending) for ending in exits.endings(scene)[:2]),
         ],
     )
 

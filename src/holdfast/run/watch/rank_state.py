@@ -8,7 +8,7 @@ import mmap
 import os
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -25,6 +25,7 @@ from holdfast.analysis.scene.scene import (
     RankView,
     Recorder,
     Stack,
+    StartedRank,
     WorkerStack,
 )
 from holdfast.rank import heartbeat_page, last_words
@@ -161,7 +162,14 @@ class ObservedRank:
             lost_peer=self.lost_peer,
             crash=self._crash(),
             looks=tuple(self.looks),
+            started=tuple(self._started()),
         )
+
+    def _started(self) -> Iterator[StartedRank]:
+        for member in self.members.values():
+            claim = member.beat.claim if member.beat else None
+            if claim is not None and claim.store:
+                yield StartedRank(store=claim.store, rank=claim.rank)
 
     def _beat_with_steps(self) -> Beat | None:
         """The steps of processes that it started are the job's, also once those have ended."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from holdfast import text
+from holdfast.analysis.job import own_ranks
 from holdfast.rank import delivery
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.view import run_screen
@@ -50,16 +50,7 @@ def unseen(ranks: Sequence[ObservedRank], now: float, environment: Mapping[str, 
 
 def own_ranks_clash(ranks: Sequence[ObservedRank]) -> str:
     """Several ranks that each start ranks of their own, at one address."""
-    starters = defaultdict(list)
-    for rank in ranks:
-        for member in rank.members.values():
-            claim = member.beat.claim if member.beat else None
-            if claim is not None and claim.store:
-                starters[claim.store, claim.rank].append(rank.rank)
-    for (store, number), found in starters.items():
-        if len(found) > 1:
-            return (
-                f"{text.ranks(found)} each started a rank {number} at {store}: this script starts "
-                "its own ranks; run it with --nproc-per-node 1, or without a launcher"
-            )
-    return ""
+    if sum(bool(rank.members) for rank in ranks) < 2:
+        return ""
+    starters = own_ranks.clash(rank.view() for rank in ranks)
+    return f"{own_ranks.sentence(starters)}; {own_ranks.FIX}" if starters else ""
