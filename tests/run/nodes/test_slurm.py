@@ -30,7 +30,7 @@ def test_it_starts_by_itself_and_ends_well(slurm: Slurm, tmp_path: Path) -> None
         worlds = {step.world for steps in job.steps().values() for step in steps}
         assert worlds == {2}
         assert sorted(name.partition(".")[0] for name in job.steps()) == ["n1", "n2"]
-        runs = sorted(path.name for path in (tmp_path / "login" / "runs").iterdir())
+        runs = sorted(path.name for path in (tmp_path / "login" / "runs").glob("[0-9]*"))
     assert runs[1] == f"{runs[0]}.n2", "one run, on a shared disk"
 
 
