@@ -71,8 +71,8 @@ def test_a_training_on_two_hosts_survives_what_happens_between_them(tmp_path: Pa
     (tmp_path / "train.py").write_text((ROOT / "examples" / "train.py").read_text())
     wanted = ["node-lost/replaced", "store-host-lost", "network-partition", "dns-failure"]
     held = subprocess.run(
-        [sys.executable, "-m", "holdfast", "drill", "--hosts", "2", "--nproc-per-node", "1",
-         "--faults", ",".join(wanted), "--json", "train.py"],
+        [sys.executable, "-m", "holdfast", "drill", "--unfenced", "--hosts", "2",
+         "--nproc-per-node", "1", "--faults", ",".join(wanted), "--json", "train.py"],
         cwd=tmp_path, text=True, capture_output=True, timeout=1200, check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.analysis.drill import saves
 from holdfast.analysis.drill.outcome import DrillReport, DrillRow
-from holdfast.drill import marked_processes
+from holdfast.analysis.drill.reference import reference as made
+from holdfast.drill import marked_processes, undisturbed
 from holdfast.drill.scripted import plan, rehearse
 from tests.places import TARGETS
 
@@ -23,7 +25,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def drilled(script: str, *faults: str, ranks: int = 2) -> DrillReport:
-    report = rehearse([plan(fault) for fault in faults], [script], ranks=ranks)
+    command = ["--unfenced", script]  # where this kernel has no fence
+    report = rehearse([plan(fault) for fault in faults], command, ranks=ranks)
     assert marked_processes.find(Path(report.folder)) == []
     return report
 
@@ -75,6 +78,24 @@ def test_a_script_that_restores_too_little_is_told_what(
 def test_not_atomic_passes_what_it_is_not_made_for(home: Path) -> None:
     (row,) = drilled("not_atomic.py", "rank-killed").rows
     assert broken(row) == {}
+
+
+@pytest.mark.long
+def test_a_damaged_checkpoint_that_is_loaded_is_told_from_what_every_resume_lacks(
+    home: Path,
+) -> None:
+    report = drilled("believes.py", "rank-killed", "checkpoint-corrupt",
+                     "checkpoint-corrupt/truncated")  # fmt: skip
+    killed, flipped, cut = report.rows
+    lost = {"data": "data-position-lost", "loss": "", "weights": ""}
+    assert broken(killed) == lost, killed
+    assert broken(flipped) == {"load": "checkpoint-corrupt", **lost}, flipped
+    assert flipped.broken[0].promise == "load"
+    assert (flipped.named, flipped.named_right) == ("", False)
+    assert broken(cut) == {"recover": "checkpoint-corrupt"}, cut
+    assert cut.noticed is not None, "the job ended because of it, which was said"
+    reference = undisturbed.earlier(report.folder, report.command).observed
+    assert saves.steps_saved(reference, made(reference.attempts)) == (10, 20, 30, 40, 50, 60)
 
 
 @pytest.mark.long

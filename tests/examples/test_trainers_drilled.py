@@ -17,7 +17,9 @@ QUICK = ("rank-killed", "rank-stuck", "rank-frozen", "external-sigterm")
 
 def drilled(folder: Path, script: Path, *faults: str) -> DrillReport:
     shutil.copy(script, folder)
-    return rehearse([plan(fault) for fault in faults], [script.name], ranks=2, patience=4)
+    return rehearse(
+        [plan(fault) for fault in faults], ["--unfenced", script.name], ranks=2, patience=4
+    )
 
 
 def needs_transformers(script: str) -> None:

@@ -73,16 +73,16 @@ def _loaded(
     case: Case, resumed: Trace, undamaged: Sequence[Trace], *, repeats: bool | None
 ) -> LoadedDamage:
     alike = [one for one in undamaged if (one.base, one.world) == (resumed.base, resumed.world)]
-    if _agree(alike) or (len(alike) == 1 and repeats is not False):
+    if _agree(alike) or (repeats and len(alike) == 1):
         found = _first_difference(resumed, alike[0])
         seen = f"{found}, unlike the same resume without damage" if found else ""
         return LoadedDamage(resumed.base, seen, same=not found)
     before = case.attempts[0].trace
-    if before and before.world == resumed.world and before.steps.get(resumed.base):
-        facts, saved = resumed.steps[resumed.base], before.steps[resumed.base]
-        if WEIGHTS.equal(facts, saved) is False:
-            seen = f"{WEIGHTS.show(facts, saved)} from those that were saved"
-            return LoadedDamage(resumed.base, seen)
+    facts = resumed.steps.get(resumed.base)
+    saved = before.steps.get(resumed.base) if before and before.world == resumed.world else None
+    if facts and saved and WEIGHTS.equal(facts, saved) is False:
+        seen = f"{WEIGHTS.show(facts, saved)} from those that were saved"
+        return LoadedDamage(resumed.base, seen)
     return LoadedDamage(resumed.base)
 
 
