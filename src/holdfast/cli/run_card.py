@@ -49,5 +49,6 @@ def node_card(here: NodeStart, *, towards: str) -> NodeCard:
         role=here.flags.torchrun.role,
         job=_command(here.flags),
         facts=facts,
+        uid=os.getuid(),
         unfit=here.unfit,
     )

@@ -156,7 +156,8 @@ def _coordinate(here: NodeStart, why: str) -> int:
         part = RunPart(node=card.name, run=run, coordinates=True)
         files = RunFiles(flags, here.argv, screen, facts=here.facts, part=part)
         files.begin(flags, card.nproc, here.left)
-        coordination, watch = coordinated(here, link, card, files)
+        guarded = token.proves or bool(meeting.rdzv_id or plan.names)
+        coordination, watch = coordinated(here, link, card, files, guarded=guarded)
         closing.callback(coordination.close)
         name_run(flags, run)
         rounds = InterfaceRounds(
@@ -173,6 +174,7 @@ def coordinated(
     *,
     earlier: RoundStart | None = None,
     observer: Observer | None = None,
+    guarded: bool = True,
 ) -> tuple[Coordination, Watch]:
     """`earlier`: the newest round of a coordinator before this one; `observer` as there was."""
     from holdfast.run.nodes.coordination import Coordination
@@ -189,6 +191,7 @@ def coordinated(
             expected=here.plan.names,
             join_timeout=meeting.join_timeout,
             last_call=meeting.last_call,
+            guarded=guarded,
         ),
         screen=here.screen,
         gate=_gate(here, card.name, link.port),

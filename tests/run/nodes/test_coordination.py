@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.run.nodes.coordination import Coordination
+from holdfast.run.nodes.coordination import Coordination, other_job
 from holdfast.run.nodes.link.launcher_link import JoinedLink
 from holdfast.run.nodes.membership import Membership
 from holdfast.run.nodes.messages import (
@@ -38,12 +38,17 @@ class Job:
     """The coordinator on node a, members as they come; `opened` are the store's addresses."""
 
     def __init__(
-        self, stack: contextlib.ExitStack, policy: RoundPolicy, *, run: str = "20261116-a"
+        self,
+        stack: contextlib.ExitStack,
+        policy: RoundPolicy,
+        *,
+        run: str = "20261116-a",
+        **of_card: Any,
     ) -> None:
         self.stack = stack
         self.link = stack.enter_context(coordinating(run=run))
         self.screen = io.StringIO()
-        card = a_card("a", identity="a-0")
+        card = a_card("a", identity="a-0", **of_card)
         self.coordination = Coordination(
             self.link, card=card, policy=policy, screen=Screen(self.screen)
         )
@@ -55,8 +60,8 @@ class Job:
         self.opened.append(tuple(addresses))
         return PORT
 
-    def member(self, name: str) -> Membership:
-        link = self.stack.enter_context(joined(self.link.port, card=a_card(name)))
+    def member(self, name: str, **of_card: Any) -> Membership:
+        link = self.stack.enter_context(joined(self.link.port, card=a_card(name, **of_card)))
         return Membership(link, screen=Screen(io.StringIO()), journal=Notes(), fence=NoFence())
 
     def member_that_comes_back(self, name: str, *, to: Job | None = None) -> Membership:
@@ -125,6 +130,37 @@ def test_the_others_start_without_a_node_that_fails_its_own_checks(
     assert [node.name for node in place.start.nodes] == ["a", "c"]
     assert waiting[0].result(LONG)
     assert "b cannot start: own-name" in job.screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "refused"),
+    [
+        ({"job": "other.py --lr 1"}, "started with other.py, this job with job.py"),
+        ({"job": "job.py --lr 2"}, ""),  # arguments may differ on purpose
+        ({"uid": 2}, "started by user 2, this job by user 1"),
+        ({"uid": 2, "boot_id": "another"}, ""),
+        ({"uid": None}, ""),
+        ({"job": ""}, ""),
+    ],
+)
+def test_without_token_and_id_another_job_is_told_apart(
+    theirs: dict[str, Any], refused: str
+) -> None:
+    mine: dict[str, Any] = {"job": "job.py --lr 1", "uid": 1, "boot_id": "x"}
+    found = other_job(a_card("b", **{**mine, **theirs}), a_card("a", **mine))
+    assert (refused in found) if refused else not found
+
+
+def test_another_job_at_the_same_place_is_refused_and_the_job_waits_on(
+    stack: contextlib.ExitStack,
+) -> None:
+    job = Job(stack, RoundPolicy(2, 2, guarded=False), job="job.py")
+    stranger = job.member("x", job="other.py")
+    place, waiting = job.form(job.member("b"), stranger)
+    assert [node.name for node in place.start.nodes] == ["a", "b"]
+    with pytest.raises(JobIsOver, match="a refused this node: it was started"):
+        waiting[1].result(LONG)
+    assert "x was refused" in job.screen.getvalue()
 
 
 def test_a_round_is_the_same_on_all_nodes(stack: contextlib.ExitStack) -> None:

@@ -88,7 +88,7 @@ class Coordination:
         --no-check; `earlier` the newest round of a coordinator before us;
         `saved` says which checkpoint of the job is the newest."""
         self._link, self._screen, self._saved, self._clock = link, screen, saved, clock
-        self._own = card.name
+        self._card, self._own = card, card.name
         self._gate = gate
         self._trials = gate.trials if gate else PathTrials()
         self._station = ProbeStation()
@@ -158,8 +158,10 @@ class Coordination:
             self._lost.setdefault(node, Heard("lost", 0.0, farewell, words, True, True))
         self._rounds.joined(node, news.card, resumed=news.resumed)
         self._unfit.pop(node, None)
-        if news.card.unfit:
+        stranger = "" if self._policy.guarded else other_job(news.card, self._card)
+        if news.card.unfit and not stranger:
             self._unfit[node] = news.card.unfit
+        if news.card.unfit or stranger:
             self._rounds.leave_out([node])
         self._reached_us_at[node] = news.reached_us_at
         if not news.resumed:
@@ -168,9 +170,14 @@ class Coordination:
                 self._gate.clocks[node] = news.clock
             ranks = text.counted(news.card.nproc, "rank")
             fails = f"{node} cannot start: {news.card.unfit}"
-            self._screen.say(fails if news.card.unfit else f"{node} has joined ({ranks})")
-            if news.card.unfit:
+            if stranger:
+                self._screen.say(f"{node} was refused: {stranger}")
+                self._link.send(node, _refusal(f"{self._own} refused this node: {stranger}"))
+            elif news.card.unfit:
+                self._screen.say(fails)
                 self.say([fails])
+            else:
+                self._screen.say(f"{node} has joined ({ranks})")
 
     def _take_in(self, node: str, message: object, now: float) -> None:
         if isinstance(message, NodeReport):
@@ -400,6 +407,24 @@ class Coordination:
     def _send(self, nodes: Sequence[str], message: ToLauncher) -> None:
         for node in nodes:
             self._link.send(node, message)
+
+
+def _refusal(reason: str) -> EndRound:
+    return EndRound(round=0, action="stop", exit_code=exit_codes.STOPPED_BY_VERDICT, reason=reason)
+
+
+def other_job(theirs: NodeCard, mine: NodeCard) -> str:
+    """Why a launcher that anybody could have started belongs to another job; '' where nothing says
+    so: arguments, and users of different machines, may differ."""
+    script, own = (card.job.partition(" ")[0] for card in (theirs, mine))
+    same_machine = theirs.boot_id and theirs.boot_id == mine.boot_id
+    if script and own and script != own:
+        what = f"it was started with {script}, this job with {own}"
+    elif same_machine and None not in (theirs.uid, mine.uid) and theirs.uid != mine.uid:
+        what = f"it was started by user {theirs.uid}, this job by user {mine.uid}"
+    else:
+        return ""
+    return f"{what}; give each job another port, or all its nodes the same --rdzv-id NAME"
 
 
 def _formed(start: RoundStart) -> str:

@@ -44,6 +44,7 @@ class NodeCard(RunMessage, frozen=True):
     role: str = "default"
     job: str = ""
     """script and arguments, without secrets: nodes of one job have the same"""
+    uid: int | None = None
     facts: MachineFacts | None = None
     """what the quick checks read, without the environment; None with --no-check"""
     unfit: str = ""

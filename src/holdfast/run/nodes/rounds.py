@@ -31,6 +31,8 @@ class RoundPolicy:
     """the nodes by name, where a hostfile or the scheduler tells"""
     join_timeout: float = JOIN_TIMEOUT
     last_call: float = LAST_CALL
+    guarded: bool = True
+    """a token, an id or the scheduler keeps launchers of other jobs out"""
 
 
 @dataclass
