@@ -142,6 +142,17 @@ def test_the_shim_becomes_the_command() -> None:
     assert out.startswith(f"{process.pid} ")
 
 
+def test_the_secret_of_the_launchers_stays_with_them() -> None:
+    done = subprocess.run(
+        delivery.command(["sh", "-c", 'echo "<$HOLDFAST_TOKEN>"']),
+        env={**os.environ, "HOLDFAST_TOKEN": "x" * 32},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "<>\n"
+
+
 def test_signals_that_python_ignores_are_not_ignored_in_the_command() -> None:
     """A rank that is not Python, writing into a closed pipe, must end."""
     done = subprocess.run(

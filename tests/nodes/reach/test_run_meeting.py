@@ -75,6 +75,16 @@ def test_one_node_stays_alone(typed: dict[str, Any], environment: dict[str, str]
     assert plan_run(NodeFlags(**typed), environment) == OneNode()
 
 
+def test_a_batch_script_that_starts_one_node_of_many_hears_it() -> None:
+    batch = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "64", "SLURM_NODEID": "0"}
+    alone = plan_run(NodeFlags(), batch)
+    assert isinstance(alone, OneNode)
+    assert "64 nodes, and this starts ranks on one of them" in alone.remark
+    assert "srun --nodes=64 --ntasks=64 --ntasks-per-node=1 holdfast run" in alone.remark
+    assert plan_run(NodeFlags(nnodes="1"), batch) == OneNode()
+    assert plan_run(NodeFlags(), {**batch, "SLURM_JOB_NUM_NODES": "1"}) == OneNode()
+
+
 def test_a_step_of_slurm_names_its_nodes() -> None:
     planned = plan(ONE_EACH)
     assert planned.names == ("n2", "n3")

@@ -13,7 +13,7 @@ from holdfast.analysis.scene.node_view import Farewell
 from holdfast.drill.lab import Lab
 from holdfast.run.nodes import lost_coordinator
 from holdfast.run.nodes.link.interface import CoordinatorLost
-from holdfast.run.nodes.neighbours import Neighbours
+from holdfast.run.nodes.neighbours import MOST_ASKED, Neighbours
 
 SILENT = CoordinatorLost("silent", "nothing from the coordinator for 7.1 s", 7.1)
 CLOSED = CoordinatorLost("closed", "Connection reset by peer", 2.0)
@@ -97,3 +97,11 @@ def test_silence_counts_where_the_machine_answered_before(lab: Lab) -> None:
         began = time.monotonic()
         assert asked.answers(20.0) == {"b": False, "c": None}
         assert time.monotonic() - began < 10.0
+
+
+def test_of_many_nodes_a_few_are_asked_and_the_coordinator_always() -> None:
+    asked = Neighbours({f"n{number}": [] for number in range(1000)}, 29400)
+    asked.ask_while_well(but="n77")
+    answers = asked.answers(30)
+    assert "n77" in answers
+    assert len(answers) <= MOST_ASKED + 1

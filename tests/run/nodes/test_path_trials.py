@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,6 +127,25 @@ def test_an_answer_of_an_earlier_trial_does_not_count() -> None:
     trials.heard("b", late)
     assert list(trials.look(200.1, NODES)) == []
     assert request.trial == 2
+
+
+def test_a_node_cannot_aim_the_others_at_a_stranger() -> None:
+    trials = PathTrials()
+    trials.want([("a", "b"), ("b", "a")])
+    for node, request in list(trials.look(0.0, NODES)):
+        said = answer(request)
+        assert isinstance(said, OpenedListeners)
+        if node == "b":
+            (mine,) = said.listening.targets
+            aimed = tuple(
+                msgspec.structs.replace(mine, address=address, port=port)
+                for address, port in (("192.0.2.1", 22), ("10.0.0.2", 40000), ("10.0.0.2", 22))
+            )
+            said = msgspec.structs.replace(said, listening=Listening(targets=aimed, left_out=()))
+        trials.heard(node, said)
+    (asked,) = (request for node, request in trials.look(0.1, NODES) if node == "a")
+    assert isinstance(asked, TryPaths)
+    assert [target.address for target in asked.targets] == ["10.0.0.2"]
 
 
 @given(

@@ -19,7 +19,7 @@ from holdfast.nodes.probing.messages import (
 )
 from holdfast.run.nodes.messages import NodeCard
 from holdfast.run.nodes.path_trials import PathTrials
-from holdfast.run.nodes.start_gate import GateNews, StartGate
+from holdfast.run.nodes.start_gate import GateNews, StartGate, pairs_to_try
 from tests.faults.made_nodes import on_node, some_nodes
 
 Blocked = Mapping[tuple[str, str], Outcome]
@@ -211,3 +211,12 @@ def test_two_launchers_on_one_machine_are_no_duplicate() -> None:
 def test_without_checks_nothing_is_asked(least: int) -> None:
     blind = {name: msgspec.structs.replace(card, facts=None) for name, card in cards(2).items()}
     assert play(gate(least), blind) == ([], None, 0)
+
+
+@pytest.mark.parametrize("count", [2, 256, 1000])
+def test_of_very_many_nodes_each_tries_a_few(count: int) -> None:
+    cards = {f"n{n}": NodeCard(name=f"n{n}", identity=f"{n}", nproc=8) for n in range(count)}
+    pairs = pairs_to_try(cards)
+    assert len(pairs) == len(set(pairs))
+    assert {identity for pair in pairs for identity in pair} == {str(n) for n in range(count)}
+    assert len(pairs) <= (count * (count - 1) / 2 if count <= 256 else 6 * count)

@@ -12,6 +12,8 @@ MARKER = "holdfast-run.json"
 """what makes a folder ours: it holds the run's id, so a renamed copy is the user's own"""
 SECRET_VALUES = "secret-values.json"  # noqa: S105 - a file's name
 """what a bundle must not hold, and is never in one"""
+RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z"
+"""what another machine may call a run: it becomes the name of a folder or an archive here"""
 _TOP = frozenset(
     {
         MARKER,

@@ -51,7 +51,7 @@ def plan_meeting(options: MeetingOptions, environment: Mapping[str, str]) -> Mee
     in_step = slurm.in_step(environment)
     counted = _count(options, environment, in_step=in_step)
     if counted is None or (counted.most < 2 and options.join is None):
-        return Alone(slurm.how_all_would(environment))
+        return Alone(slurm.how_all_would(environment, "holdfast check"))
     store = _store_port(options, environment)
     if in_step:
         plan = slurm.plan_of_step(environment, counted, store)

@@ -44,6 +44,17 @@ class OneNode(NamedTuple):
     remark: str = ""
 
 
+def _rest_of_allocation(environment: Mapping[str, str]) -> str:
+    """A batch script runs on the first of its nodes, and nowhere else."""
+    how = slurm.how_all_would(environment, "holdfast run …")
+    if not how or slurm.in_step(environment):
+        return ""
+    return (
+        f"this allocation has {environment['SLURM_JOB_NUM_NODES']} nodes, and this starts ranks on "
+        f"one of them; on all: {how}; on one on purpose: --nnodes 1"
+    )
+
+
 class _Place(NamedTuple):
     host: str
     source: str
@@ -54,7 +65,9 @@ class _Place(NamedTuple):
 
 def plan_run(typed: NodeFlags, environment: Mapping[str, str]) -> MeetingPlan | OneNode:
     counted = _count(typed, environment)
-    if counted is None or counted.most < 2:
+    if counted is None:
+        return OneNode(_rest_of_allocation(environment))
+    if counted.most < 2:
         return OneNode()
     in_step = slurm.in_step(environment) and _step_size(environment) == counted.most
     place = _place(typed, environment, in_step=in_step)

@@ -67,9 +67,9 @@ def _rank_of_another_node(environment: Mapping[str, str], index: int | None) -> 
     return (note,)
 
 
-def how_all_would(environment: Mapping[str, str]) -> str:
+def how_all_would(environment: Mapping[str, str], command: str) -> str:
     """In an allocation, outside of a step on all of its nodes."""
     nodes = whole(environment.get("SLURM_JOB_NUM_NODES", ""))
     if not nodes or nodes < 2:
         return ""
-    return f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 holdfast check"
+    return f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 {command}"

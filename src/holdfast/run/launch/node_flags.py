@@ -75,6 +75,11 @@ def meeting(typed: argparse.Namespace, environment: Mapping[str, str]) -> RunMee
     remarks = [f"--rdzv-conf {','.join(unused)}: no effect"] if unused else []
     if etcd and typed.rdzv_backend != "etcd":
         remarks.append(f"--rdzv-backend {typed.rdzv_backend}: etcd's v3 API is used, as with etcd")
+    if etcd and etcd.password and not etcd.tls:
+        remarks.append(
+            f"{access.USER}: the password goes to etcd unencrypted; where etcd has TLS, use "
+            "--rdzv-conf protocol=https,cacert=FILE"
+        )
     return RunMeeting(
         plan=plan,
         rdzv_id=rdzv_id,

@@ -8,10 +8,11 @@ from an earlier one is ignored.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from holdfast.analysis.job.run_paths import RUN_ID
 from holdfast.analysis.machine import MachineFacts, Unread
 from holdfast.analysis.scene.cpu import Processor, Scheduler
 from holdfast.analysis.scene.gpu import GpuEvent, GpuLook
@@ -112,7 +113,7 @@ class Admitted(RunMessage, frozen=True):
 
     name: str
     """what the others call this node"""
-    run: str
+    run: Annotated[str, msgspec.Meta(pattern=RUN_ID)]
     """the run's id: run folders of all nodes have the same name"""
     lease: LeaseTerms = SHORT_LEASE
 

@@ -7,25 +7,31 @@ In a thread of its own: the agent's may not block, least of all when its ranks m
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import Mapping, Sequence
 
 from holdfast.run.nodes.link.machine_probe import kernel_answers
 
 AT_ONCE = 64
+MOST_ASKED = 32
+"""nodes: when the network is sick every node of a large job asks, and more would make it sicker"""
 
 
 class Neighbours:
     def __init__(self, nodes: Mapping[str, Sequence[str]], port: int) -> None:
         """`nodes`: name -> addresses, of the others. `port`: one that no firewall between them need
         block; nothing listens there on most of them, and a machine that is up refuses it."""
-        self._nodes, self._port = dict(nodes), port
+        chosen = random.sample(sorted(nodes), min(MOST_ASKED, len(nodes)))
+        self._all, self._port = dict(nodes), port
+        self._nodes = {node: nodes[node] for node in chosen}
         self._before: dict[str, bool] = {}
         self._now: dict[str, bool] = {}
         self._thread: threading.Thread | None = None
 
     def ask_while_well(self, but: str) -> None:
-        """All but one, whose port is served."""
+        """All but one, the coordinator's, whose port is served."""
+        self._nodes |= {but: self._all[but]} if but in self._all else {}
         self._start(self._before, [node for node in self._nodes if node != but])
 
     def ask(self) -> None:

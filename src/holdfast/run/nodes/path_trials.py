@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.analysis.nodes import PathLoss, PathSizes, Reached, RouteTo, Target
-from holdfast.analysis.nodes.targets import measured_pairs
+from holdfast.analysis.nodes.targets import MOST, measured_pairs
 from holdfast.analysis.scene.node_view import PathProbes
 from holdfast.nodes.probing.messages import (
     OpenedListeners,
@@ -46,6 +46,8 @@ class _Trial:
     number: int
     pairs: tuple[Pair, ...]
     until: float
+    addresses: Mapping[str, frozenset[str]]
+    """of each node, at which it was asked to listen"""
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     targets: dict[str, tuple[Target, ...]] = field(default_factory=dict)
     trying: bool = False
@@ -101,8 +103,14 @@ class PathTrials:
         if trial is None or reply.trial != trial.number or node not in trial.nodes:
             return
         if isinstance(reply, OpenedListeners):
-            mine = (target for target in reply.listening.targets if target.node == node)
-            trial.targets.setdefault(node, tuple(mine))
+            # All others are going to connect there: a node names its own addresses only.
+            own = trial.addresses.get(node, frozenset())
+            mine = {
+                target.address: target
+                for target in reply.listening.targets
+                if target.node == node and target.address in own
+            }
+            trial.targets.setdefault(node, tuple(mine.values()))
         else:
             trial.tried.setdefault(node, reply)
 
@@ -114,14 +122,17 @@ class PathTrials:
         if not pairs:
             return
         self._count += 1
-        trial = self._trial = _Trial(self._count, pairs, until=now + LISTEN_SECONDS)
+        asked = {name: frozenset(ip for _, ip in own[:MOST]) for name, own in nodes.items()}
+        trial = self._trial = _Trial(
+            self._count, pairs, until=now + LISTEN_SECONDS, addresses=asked
+        )
         for node in trial.nodes:
             yield (
                 node,
                 OpenListeners(
                     trial=trial.number,
                     node=node,
-                    addresses=nodes[node],
+                    addresses=nodes[node][:MOST],
                     master_port=0,
                     key=trial.key,
                 ),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast import catalogue
 from holdfast.analysis.nodes import ClockOffset
+from holdfast.analysis.nodes.targets import measured_pairs
 from holdfast.findings import Finding, Status
 from holdfast.nodes.probing.messages import ProbeRequest
 from holdfast.nodes.probing.plan import listening_addresses
@@ -21,6 +22,8 @@ from holdfast.run.nodes.nodes_facts import machines, nodes_facts
 from holdfast.run.nodes.path_trials import Addresses, PathTrials, TrialOutcome
 from holdfast.view import text
 
+MOST_PAIRWISE = 256
+"""nodes of which each tries the ways to all others before the start"""
 MOST_TRIED = 8
 """nodes of which it is asked whether the others are fine without them"""
 
@@ -58,16 +61,24 @@ class StartGate:
     _trial: TrialOutcome | None = None
     """the newest that was judged"""
     _asked: bool = False
+    _asked_of: tuple[frozenset[str], int] | None = None
+    _answer: bool = False
 
     def passed(self, cards: Mapping[str, NodeCard]) -> bool:
         """All of these may start together."""
         identities = {card.identity for card in cards.values()}
-        fine = identities <= self._compared and all(
-            pair in self._passed for pair in _pairs(_looked_at(cards))
-        )
+        fine = identities <= self._compared and self._all_passed(_looked_at(cards))
         if fine:
             self._together |= identities
         return fine
+
+    def _all_passed(self, cards: Mapping[str, NodeCard]) -> bool:
+        """It is asked twice a look, of all pairs: again only when something has changed."""
+        asked = (frozenset(card.identity for card in cards.values()), len(self._passed))
+        if asked != self._asked_of:
+            self._asked_of = asked
+            self._answer = all(pair in self._passed for pair in pairs_to_try(cards))
+        return self._answer
 
     def look(self, cards: Mapping[str, NodeCard], now: float) -> GateNews:
         """`cards`: of all launchers that are here, this one included."""
@@ -87,7 +98,7 @@ class StartGate:
             return self._after_trial(checked)
         if not self._asked:
             names = {card.identity: name for name, card in checked.items()}
-            untried = [pair for pair in _pairs(checked) if pair not in self._passed]
+            untried = [pair for pair in pairs_to_try(checked) if pair not in self._passed]
             if untried and not self.trials.busy:
                 self._asked = True
                 self.trials.want([way for pair in untried for way in _ways(pair, names)])
@@ -211,7 +222,11 @@ def _looked_at(cards: Mapping[str, NodeCard]) -> dict[str, NodeCard]:
     return {name: card for name, card in machines(cards).items() if card.facts is not None}
 
 
-def _pairs(cards: Mapping[str, NodeCard]) -> list[frozenset[str]]:
+def pairs_to_try(cards: Mapping[str, NodeCard]) -> list[frozenset[str]]:
+    """By identity: every two; of very many nodes each with a few, as `measured_pairs` chooses."""
+    if len(cards) > MOST_PAIRWISE:
+        near = measured_pairs(dict.fromkeys(cards, ""))
+        return list({frozenset((cards[a].identity, cards[b].identity)): None for a, b in near})
     identities = [card.identity for card in cards.values()]
     return [
         frozenset((one, other))

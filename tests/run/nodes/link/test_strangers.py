@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import socket
 import time
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.analysis.job.run_paths import RUN_ID
 from holdfast.nodes.channel import Channel
 from holdfast.nodes.channel_errors import ChannelError
 from holdfast.nodes.handshake import Introduction, Side
@@ -32,6 +34,7 @@ from holdfast.run.nodes.link.wire_messages import (
     Welcome,
 )
 from holdfast.run.nodes.messages import Ready
+from holdfast.run.runs.folder import new_id
 from tests.run.nodes.link.pair import LONG, TOKEN, NewsOf, a_card, coordinating, joined, until
 
 STREAM = bytes(range(16))
@@ -175,3 +178,16 @@ def test_a_node_that_does_not_read_is_given_up_and_blocks_nobody(
         assert here.heard()["deaf"].words == "it did not read what was sent to it"
         assert here.heard()["honest"].hearing == "heard"
         assert honest.lost() is None
+
+
+@pytest.mark.parametrize(
+    "run", ["../../elsewhere", "/tmp/elsewhere", "..", ".hidden", "a/b", "a\n"]
+)
+def test_a_coordinator_cannot_name_a_run_by_a_path(run: str) -> None:
+    """Launchers make a folder of that name, with what is secret in it."""
+    with coordinating(run=run) as here, pytest.raises(ChannelError), joined(here.port):
+        pass
+
+
+def test_new_ids_are_ids() -> None:
+    assert re.match(RUN_ID, new_id("/x/train some thing.py"))

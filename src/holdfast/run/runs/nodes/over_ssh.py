@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
+from holdfast.analysis.job.run_paths import RUN_ID
 from holdfast.analysis.nodes import Absence
 from holdfast.errors import ConfigError, EnvironmentFailure
 from holdfast.nodes.channel import Channel
@@ -126,9 +128,9 @@ def write_bundle(machines: Machines, wanted: str, target: str | None) -> Gathere
     async def ask() -> GatheredBundle:
         async with _asked(machines) as asked:
             folders = _chosen(asked.runs, wanted, machines.root)
-            run = folders[0].summary.run
+            run = _run_id(folders[0])
             where = target or f"{run}.tar.gz"
-            names = labels(folders)
+            names = [_harmless(name.replace("/", "-")) or "node" for name in labels(folders)]
             notes = [f"{one.name}: left out, {one.why}" for one in asked.absent]
             with new_archive(where) as archive:
                 progress = _Progress(archive, len(folders), machines.say)
@@ -164,6 +166,14 @@ async def _fetch(
         yield BundledFile(_harmless(reply.name), content, reply.written)
     if isinstance(reply, messages.RunSent):
         yield reply.notes
+
+
+def _run_id(one: SeenRun) -> str:
+    """As it is said by another machine; here it becomes a path."""
+    run = one.summary.run
+    if not re.match(RUN_ID, run):
+        raise EnvironmentFailure(f"{one.machine} calls its run {run[:60]!r}, which is no run's id")
+    return run
 
 
 def _harmless(name: str) -> str:
