@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.analysis.scene.scene import Failure, Policy
 from holdfast.nodes.channel_errors import ChannelTimeout
+from holdfast.nodes.clock_exchange import boot_time
 from holdfast.nodes.etcd.access import EtcdAccess
 from holdfast.nodes.etcd.client import EtcdClient
 from holdfast.nodes.etcd.election import LEASE, Follow
@@ -22,6 +23,7 @@ from holdfast.nodes.etcd.etcd_errors import EtcdUnreachable
 from holdfast.run.launch import lease_guard
 from holdfast.run.nodes import elected, takeover
 from holdfast.run.nodes.elected import ElectedLauncher
+from holdfast.run.nodes.elected_roles import CoordinatorLease
 from holdfast.run.nodes.link import fencing
 from holdfast.run.nodes.messages import RoundNode, RoundStart
 from holdfast.run.nodes.round_source import JobIsOver, RoundPlace, WaitInterrupted
@@ -301,6 +303,28 @@ def test_a_takeover_waits_as_long_as_every_fence_takes(
     silent = elected + takeover.fence_after_election({"a", "c"}, coordinator="a")
     assert its_ranks + PROCESSES_END < alone
     assert max(its_ranks, others) + PROCESSES_END < silent
+
+
+def test_a_lease_that_is_over_stays_so() -> None:
+    """Its link has ended: taken back by etcd, it would coordinate nodes that cannot join it."""
+
+    class Fence:
+        def extend(self, until: float) -> None:
+            ends.append(until)
+
+        def lift(self) -> None: ...
+
+    ends: list[float] = []
+    lease = CoordinatorLease(Fence())
+    assert not lease.is_over()
+    lease.proven_until(boot_time() + 60)
+    assert not lease.is_over()
+    lapsed = CoordinatorLease(Fence())
+    lapsed.proven_until(boot_time() - 1)
+    assert lapsed.is_over()
+    lapsed.proven_until(boot_time() + 60)
+    assert lapsed.is_over()
+    assert len(ends) == 2
 
 
 def test_a_takeover_waits_for_the_ranks_of_nodes_that_are_not_heard() -> None:

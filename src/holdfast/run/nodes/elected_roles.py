@@ -75,7 +75,8 @@ class MemberRole:
 
 class CoordinatorLease:
     """Until when no other node can have been elected: by the word of etcd, or because all nodes of
-    the round hear this one. What was proven stays so."""
+    the round hear this one. Once it is over it stays so: its ranks and its link end with it, even
+    where etcd then takes this node back."""
 
     def __init__(self, fence: Fence) -> None:
         self._extend = fence.extend
@@ -86,10 +87,14 @@ class CoordinatorLease:
         with self._lock:
             return self._until
 
+    def is_over(self) -> bool:
+        return -math.inf < self.until() <= boot_time()
+
     def proven_until(self, at: float) -> None:
         """By CLOCK_BOOTTIME; from the elector's thread, and from the agent's."""
         with self._lock:
-            if at > self._until:
+            lapsed = -math.inf < self._until <= boot_time()
+            if at > self._until and not lapsed:
                 self._until = at
                 self._extend(at + OWN_ENDING)
 
@@ -127,6 +132,8 @@ class CoordinatorRole:
         )
 
     def over(self) -> str:
+        if self.lease.is_over():
+            return "this node did not run, or was cut off, for so long that another may be elected"
         states = self._coordination.states()
         missing = [n for n, s in states.items() if s.hearing == "lost" and s.farewell != "left"]
         if not must_step_down(
