@@ -50,6 +50,7 @@ proof: $(READY)  ## the full counts; writes dated results into proof/
 	$(BIN)/python -m tools.fence_table
 	$(BIN)/python -m tools.pauses_table
 	$(BIN)/python -m tools.hold_drills
+	$(BIN)/python -m tools.resume_table --out proof/resume-$$(date -u +%F).md
 
 versions: $(READY)  ## the tests of run and rank with torch 2.8, 2.10, 2.13, 2.15; 20 GB of cache
 	$(BIN)/python -m tools.versions --out proof

@@ -21,7 +21,7 @@ from tests.faults.table import (
     skips,
     speaks,
 )
-from tests.run.scenes import a_scene, ended, lost_its_peer, words
+from tests.run.scenes import NOW, a_scene, ended, lost_its_peer, words
 
 NAMED = a_plan(checkpoint_folders=("/home/kim/ckpts",))
 TRUNCATED = "cut short: its zip directory is missing"
@@ -186,6 +186,17 @@ test_run = run_table(
         certain=True,
         saying=["could not load a checkpoint: its contents make no sense"],
         not_saying=["likely succeed", "weights_only"],
+    ),
+    notices(  # one after the other, in words of their own
+        a_scene(
+            [
+                ended(0, 1, said=loading("CheckpointException", IN_DCP, "ckpt")),
+                ended(1, 1, at=NOW - 0.1, said=loading("UnpicklingError", ADVICE, "ckpt")),
+            ]
+        ),
+        ranks=[0, 1],
+        certain=True,
+        saying=["ranks 0-1 could not load ckpt"],
     ),
     notices(
         not_loaded(loading("EOFError", "", loader="serialization.py")),

@@ -153,10 +153,11 @@ def script_could_not_load_it(scene: Scene) -> Verdict | None:
     still have been writing the file."""
     failed = [
         (ending, wrong)
-        for ending in exits.cause(scene)
+        for ending in exits.endings(scene)
         if (words := ending.view.words) is not None and (wrong := damaged_files.in_words(words))
     ]
-    if not failed:
+    causes = {ending.rank for ending in exits.cause(scene)}
+    if not causes & {ending.rank for ending, _ in failed}:
         return None
     first, wrong = failed[0]
     assert first.view.words is not None
