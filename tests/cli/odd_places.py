@@ -55,7 +55,7 @@ if "holdfast" in sys.orig_argv:
     import importlib, inspect, pkgutil
     import holdfast.check.readers, holdfast.system
 
-    WORKS_WITH = "deadline deaths kernel_calls proc".split()
+    WORKS_WITH = "deadline deaths ignored_folder kernel_calls proc".split()
     WORKS_WITH += "pyproject rule_files rule_process rule_worker".split()
 
     def readers():
