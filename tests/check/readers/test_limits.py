@@ -50,12 +50,13 @@ def test_a_launcher_with_few_files(narrow_launcher: int) -> None:
 
 def test_own_limits() -> None:
     def narrowed() -> Limits:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 128))
+        # More than this process may have open: the child inherits all of them.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, 600))
         resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, resource.RLIM_INFINITY))
         return limits.read_limits(a_plan())
 
     found = elsewhere(narrowed, Limits)
-    assert found.nofile == Limit(soft=64, hard=128)
+    assert found.nofile == Limit(soft=512, hard=600)
     assert found.stack == Limit(soft=1 << 20, hard=None)
 
 
