@@ -107,7 +107,10 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "fixed": {"argv": ["--nnodes=4", "--rdzv-backend=c10d", "--rdzv-endpoint=a:1", "t.py"]},
     "lease": {
-        "argv": ["--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=a:1", "--lease=30", "t.py"]
+        "argv": [
+            "--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=a:1", "--lease=30", "t.py",
+        ],
+        "stock": ["t.py"],
     },
     "no lease": {"argv": ["--lease", "0", "t.py"]},
     "lease in etcd": {
