@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from holdfast.checkpoint import misuse, sync_points
+from holdfast.checkpoint import message_board, misuse, sync_points
 from holdfast.checkpoint.checkpoint import Checkpoint
 from holdfast.checkpoint.sampler import Sampler
 from holdfast.checkpoint.state import State
@@ -172,3 +174,27 @@ def test_ranks_that_never_call_step_are_named(
         assert said.count("ranks 1-2 have not called ckpt.step(): call it on every rank") == 1
     else:
         assert said.count("step 2: rank 0 has not called ckpt.step(); training continues") == 1
+
+
+def test_rank_0_waits_by_name_for_a_rank_that_does_not_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`if rank == 0: ckpt.save()`: only so can `run` tell that the rank it waits for has left."""
+    is_waiting = threading.Event()
+
+    @contextlib.contextmanager
+    def noted(rank: int) -> Iterator[None]:
+        if rank == 1:
+            is_waiting.set()
+        yield
+
+    monkeypatch.setattr(message_board, "waiting_for", noted)
+
+    def rank(number: int) -> bool:
+        with Checkpoint(tmp_path, State(), every="1h") as ckpt:
+            ckpt.resume()
+            if number == 1:
+                assert is_waiting.wait(30)
+            return ckpt.save()
+
+    assert ThreadRanks(2, monkeypatch).run(rank) == [True, True]

@@ -1,6 +1,7 @@
 """The save under way on this rank: polled, waited for, and agreed on by all ranks.
 
 now/CALL     rank 0: the token of the save that all ranks ask for by their CALLth `save()`
+here/TOKEN/R rank R has asked for that save as well
 safe/TOKEN   rank 0: whether the save of that token has become a checkpoint
 """
 
@@ -37,6 +38,10 @@ class _ImmediateSave(msgspec.Struct, frozen=True, kw_only=True):
     """'' when this step is safe already"""
     refusal: str = ""
     hint: str = ""
+
+
+class _Here(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank's answer that it asks for the save, too."""
 
 
 class SaveInFlight:
@@ -94,8 +99,20 @@ class SaveInFlight:
         if not token:
             self.committed = step
             return True
+        self._meet(token)
         self._saver.save(step, token, lock=lock)
         return self.agree(token, step)
+
+    def _meet(self, token: str) -> None:
+        """Rank 0 waits by name for a rank that never calls `save()`: its writer, which waits for
+        all shares, cannot say on the heartbeat page whose is missing."""
+        if self._board.rank:
+            self._board.post(f"here/{token}/{self._board.rank}", _Here())
+            return
+        for rank in range(1, self._board.world_size):
+            name = f"here/{token}/{rank}"
+            self._board.receive(name, _Here, sender=rank)
+            self._board.remove(name)
 
     def _answer_call(self, step: int, take_folder: Callable[[], int]) -> int:
         """Rank 0: the others wait for this answer, also where it is a refusal."""

@@ -41,9 +41,8 @@ class Fenced:
 
     @property
     def guard(self) -> psutil.Process:
-        (found,) = [
-            p for p in psutil.Process().children() if "lease_guard" in " ".join(p.cmdline())
-        ]
+        living = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
+        (found,) = [p for p in living if "lease_guard" in " ".join(p.cmdline())]
         return found
 
     @property

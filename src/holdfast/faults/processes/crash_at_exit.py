@@ -33,7 +33,7 @@ FAULT = Fault(
     code="HOLD711",
     slug="crash-at-exit",
     related=("native-crash", "group-not-destroyed"),
-    traits=RunTraits(priority=245),
+    traits=RunTraits(priority=253),
 )
 
 
