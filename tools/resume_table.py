@@ -1,4 +1,4 @@
-"""What `holdfast run` says of resuming, against the truth, for PyTorch's own recipes.
+"""What `holdfast run` says of resuming, against the truth, for PyTorch's recipes and trainers.
 
     python -m tools.resume_table [RECIPES…] [--out proof/resume-DATE.md]
 
@@ -25,7 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tests" / "targets" / "resumes.py"
-RECIPES = ("torch.save", "nanoGPT-like", "DCP", "FSDP2")
+RECIPES = ("torch.save", "nanoGPT-like", "DCP", "FSDP2", "accelerate", "Trainer", "Lightning")
 SAVED_AT, KILLED_AT = 10, 17
 LONGEST = 240.0
 
@@ -64,11 +64,11 @@ def _ran(recipe: str, folder: Path, *options: str) -> _Job:
         command, cwd=folder, env=environment | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, timeout=LONGEST, check=False, errors="replace",
     )  # fmt: skip
-    journal = next(folder.glob("runs/*/journal.jsonl"))
+    journal = next(folder.glob("runs/*/journal.jsonl")).read_text().replace(f"{folder}/", "")
     truth = folder / "truth.jsonl"
     return _Job(
-        screen=done.stderr,
-        records=[json.loads(line) for line in journal.read_text().splitlines()],
+        screen=done.stderr.replace(f"{folder}/", ""),
+        records=[json.loads(line) for line in journal.splitlines()],
         began=[json.loads(line)["step"] for line in truth.read_text().splitlines()],
     )
 

@@ -128,14 +128,110 @@ def dcp_recipe(*, sharded: bool = False) -> None:
           lambda step: dcp.save(state_now(step), checkpoint_id="ckpt") and None)  # fmt: skip
 
 
+def with_accelerate() -> None:
+    from accelerate import Accelerator  # noqa: PLC0415
+
+    accelerator = Accelerator(cpu=True)
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    at = Path("out/at")
+    step = 0
+    if at.exists():
+        accelerator.load_state("out/state")
+        step = int(at.read_text())
+
+    def save(step: int) -> None:
+        accelerator.save_state("out/state", safe_serialization=False)
+        if dist.get_rank() == 0:
+            at.write_text(str(step))
+
+    train(Job("out/state/optimizer.bin"), model, optimizer, step, save)
+
+
+class Samples(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return 4 * 2 * LAST
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": torch.ones(8) * index / 100}
+
+
+def with_trainer() -> None:
+    from transformers import Trainer, TrainerCallback, TrainingArguments  # noqa: PLC0415
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net()
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return {"loss": self.net(x).square().mean()}
+
+    class Callback(TrainerCallback):  # type: ignore[misc,unused-ignore]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            job.began(state.global_step)
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            job.after(state.global_step)
+
+    newest = sorted(Path("out").glob("checkpoint-*"), key=lambda one: int(one.name[11:]))
+    job = Job("out/checkpoint-20/optimizer.pt")
+    arguments = TrainingArguments(
+        "out", per_device_train_batch_size=4, max_steps=LAST, save_steps=10, use_cpu=True,
+        report_to=[], disable_tqdm=True,
+    )  # fmt: skip
+    trainer = Trainer(Model(), arguments, train_dataset=Samples(), callbacks=[Callback()])
+    trainer.train(resume_from_checkpoint=str(newest[-1]) if newest else None)
+
+
+def with_lightning() -> None:
+    pl: Any = importlib.import_module("lightning")
+    from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: PLC0415
+
+    class Module(pl.LightningModule):  # type: ignore[misc,unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net()
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            return self.net(batch["x"]).square().mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.AdamW(self.parameters(), lr=1e-3)
+
+        def on_train_start(self) -> None:
+            job.began(self.global_step)
+
+        def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+            job.after(self.global_step)
+
+    job = Job("out/last.ckpt")
+    saver = ModelCheckpoint("out", every_n_train_steps=10, save_last=True, save_top_k=1)
+    trainer = pl.Trainer(
+        accelerator="cpu", devices=2, strategy="ddp", max_steps=LAST, callbacks=[saver],
+        logger=False, enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    newest = "out/last.ckpt" if Path("out/last.ckpt").exists() else None
+    trainer.fit(Module(), torch.utils.data.DataLoader(Samples(), batch_size=4), ckpt_path=newest)
+
+
 RECIPES: dict[str, Callable[[], None]] = {
     "torch.save": torch_save,
     "nanoGPT-like": lambda: torch_save(weights_only=False),
     "DCP": dcp_recipe,
     "FSDP2": lambda: dcp_recipe(sharded=True),
+    "accelerate": with_accelerate,
+    "Trainer": with_trainer,
+    "Lightning": with_lightning,
 }
 
+OPEN_THE_GROUP = ("accelerate", "Trainer", "Lightning")
+"""recipes whose library does so"""
+
 if __name__ == "__main__":
-    dist.init_process_group("gloo")
+    if HOW not in OPEN_THE_GROUP:
+        dist.init_process_group("gloo")
     RECIPES[HOW]()
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()

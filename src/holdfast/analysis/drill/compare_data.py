@@ -55,7 +55,10 @@ def _as_far_as_seen(reference: Reference, later: Sequence[SeenStep]) -> Compared
 
 def _with_itself(steps: Sequence[SeenStep]) -> Compared:
     """The job shuffles otherwise each time: what it did twice must still be the same."""
-    why = "two undisturbed runs of this job do not see the same samples: set the sampler's seed"
+    why = (
+        "two undisturbed runs of this job do not see the same samples: seed whatever chooses them "
+        "(torch.manual_seed at the start, the sampler, random_split's generator)"
+    )
     first: dict[int, SeenStep] = {}
     twice = 0
     for one in steps:

@@ -17,8 +17,9 @@ class ScriptFault(NamedTuple):
 
 DATA = ScriptFault(
     "data-position-lost",
-    "save and restore the position of the sampler or loader; holdfast.Sampler in "
-    "holdfast.State(…, data=sampler) does",
+    "save and restore the position of the sampler or loader (holdfast.Sampler in "
+    "holdfast.State(…, data=sampler) does), or the state of the random generator (torch's, "
+    "numpy's) where the script draws its batches without one",
 )
 RANDOM = ScriptFault(
     "checkpoint-lacks-state",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from holdfast.analysis.checkpoints import torch_advice
@@ -25,6 +26,8 @@ PLAIN = {
     "refused": "its contents make no sense",
     "unpickler": "its contents make no sense",
 }
+_MODULE_FILE = re.compile(r" from '[^'\n]*'(?=>)")
+"""where Python has a module that it names: `<module 'pickle' from '/usr/lib/…/pickle.py'>`"""
 UNPICKLER = "_weights_only_unpickler.py"
 READERS = ("serialization.py", UNPICKLER)
 BARE = (("EOFError", ""), ("OSError", "[Errno 22] Invalid argument"))
@@ -42,7 +45,7 @@ def what_is_wrong(fields: Mapping[str, str], said: str) -> str:
     if "record" in fields:
         return f"its table of contents names {fields['record']}, which is missing"
     if "metadata" in fields:
-        why = fields["metadata"].strip()
+        why = _MODULE_FILE.sub("", fields["metadata"]).strip()
         return f"its .metadata cannot be read{f' ({why})' if why else ''}"
     if fields.get("why") in POINTER:
         return "its header makes no sense, as with a Git LFS pointer in place of the file"
