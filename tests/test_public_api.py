@@ -65,7 +65,7 @@ def callables() -> list[tuple[str, object]]:
 
 INTERNAL = {  # what State, Sampler and StatefulLoader offer to Checkpoint and to torch
     *("State.capture", "State.restore", "State.structure", "State.apply_changed_settings"),
-    *("State.left_behind", "State.give", "State.prepare"),
+    *("State.left_behind", "State.give", "State.prepare", "State.settings_not_in_force"),
     *(f"{name}.{way}" for name in ("Sampler", "StatefulLoader")
       for way in ("state_dict", "load_state_dict")),
 }  # fmt: skip

@@ -91,6 +91,12 @@ def test_what_is_no_fault_of_the_file(tmp_path: Path) -> None:
     assert refused is not None
     assert "Unsupported global" in phrases.quoted(refused)
     assert "likely succeed" not in phrases.quoted(refused)
+    dcp.save({"model": state()["model"]}, checkpoint_id=str(tmp_path / "cut"))
+    (tmp_path / "cut/.metadata").unlink()
+    unfinished = raised_by(lambda: dcp.load(state(), checkpoint_id=str(tmp_path / "cut")))
+    assert unfinished is not None
+    assert not damaged_files.in_words(unfinished)
+    assert unfinished.metadata == "missing"
     outside = raised_by(lambda: json.loads("{"))
     assert outside is not None
     assert outside.loading is None

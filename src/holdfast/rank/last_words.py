@@ -215,7 +215,7 @@ LOADERS = {
 """what loads a checkpoint -> its variables that say from where"""
 
 
-def _loading(raised: TracebackType | None, trace: TracebackType | None) -> dict[str, str]:
+def _loading(raised: TracebackType | None, trace: TracebackType | None) -> dict[str, Any]:
     """Which file the script was loading, and in which file of the loader it was raised; {} where
     it was loading none."""
     for begin in (trace, raised):
@@ -225,8 +225,22 @@ def _loading(raised: TracebackType | None, trace: TracebackType | None) -> dict[
                 given = [frame.f_locals.get(name) for name in LOADERS[key]]
                 paths = [one for one in map(_path, given) if one]
                 inside = os.path.basename(list(_frames(raised))[-1].f_code.co_filename)
-                return {"loading": paths[0] if paths else "", "loader": inside}
+                path = paths[0] if paths else ""
+                return {"loading": path, "loader": inside, "metadata": _metadata(path)}
     return {}
+
+
+def _metadata(path: str) -> str:
+    """Whether a distributed checkpoint has the `.metadata` that is written last; '' of anything
+    else. What DCP raises need not say so: torch 2.10 says 'metadata is None' of a damaged one too.
+    """
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return ""
+    if any(name.endswith(".metadata") for name in names):
+        return "present"
+    return "missing" if any(name.endswith(".distcp") for name in names) else ""
 
 
 def _frames(trace: TracebackType | None) -> Iterator[FrameType]:

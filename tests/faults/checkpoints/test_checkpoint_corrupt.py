@@ -166,6 +166,15 @@ def loading(kind: str, text: str, path: str = "ckpts/last.pt", loader: str = "")
     return msgspec.structs.replace(words(kind, text), loading=path, loader=loader)
 
 
+NO_METADATA = loading(
+    "CheckpointException",
+    "CheckpointException ranks:dict_keys([0])\nTraceback (most recent call last): (RANK 0)\n"
+    '  File "/venv/site-packages/torch/distributed/checkpoint/state_dict_loader.py", line 236, in '
+    'local_step\n    raise AssertionError("metadata is None")\nAssertionError: metadata is None\n',
+    "ckpt",
+)
+
+
 def not_loaded(said: LastWords) -> Any:
     return a_scene([ended(0, 1, said=said), ended(1, 1, said=said)])
 
@@ -210,6 +219,14 @@ test_run = run_table(
         certain=True,
         saying=["its contents make no sense (KeyError: 7)"],
     ),
+    notices(  # what torch 2.10 says of it, with the folder as it was found
+        not_loaded(msgspec.structs.replace(NO_METADATA, metadata="present")),
+        ranks=[0, 1],
+        certain=True,
+        saying=["could not load ckpt: its .metadata cannot be read"],
+    ),
+    overlooks(not_loaded(msgspec.structs.replace(NO_METADATA, metadata="missing"))),
+    overlooks(not_loaded(NO_METADATA)),  # a path where there is none
     overlooks(not_loaded(words("UnpicklingError", ADVICE))),  # something else was unpickled
     overlooks(not_loaded(loading("UnpicklingError", NOT_ALLOWED))),
     overlooks(not_loaded(loading("FileNotFoundError", "[Errno 2] No such file: 'last.pt'"))),

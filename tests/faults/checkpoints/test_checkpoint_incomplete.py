@@ -3,7 +3,14 @@ import msgspec
 from holdfast.analysis.machine import Unread
 from holdfast.analysis.scene.checkpoints import CheckpointAccount
 from tests.analysis.logs.patterns.made import wreckage
-from tests.faults.checkpoints.test_checkpoint_corrupt import ASIDE, NAMED, OLDER, item
+from tests.faults.checkpoints.test_checkpoint_corrupt import (
+    ASIDE,
+    NAMED,
+    NO_METADATA,
+    OLDER,
+    item,
+    not_loaded,
+)
 from tests.faults.machines import a_machine
 from tests.faults.table import (
     check_table,
@@ -72,6 +79,18 @@ TORN = msgspec.structs.replace(ASIDE, why="rank-1.safetensors is missing", probl
 
 test_run = run_table(
     "checkpoint-incomplete",
+    notices(
+        not_loaded(msgspec.structs.replace(NO_METADATA, metadata="missing")),
+        ranks=[0, 1],
+        certain=True,
+        fatal=False,
+        saying=[
+            "ranks 0-1 could not load ckpt: it has no .metadata",
+            "newest complete checkpoint",
+        ],
+    ),
+    overlooks(not_loaded(msgspec.structs.replace(NO_METADATA, metadata="present"))),
+    overlooks(not_loaded(NO_METADATA)),
     notices(
         a_scene(attempt=1, checkpoints=CheckpointAccount(set_aside=(TORN,))),
         ranks=[],

@@ -32,6 +32,8 @@ UNPICKLER = "_weights_only_unpickler.py"
 READERS = ("serialization.py", UNPICKLER)
 BARE = (("EOFError", ""), ("OSError", "[Errno 22] Invalid argument"))
 """of a file that ends too early, and no more is said"""
+UNREAD_METADATA = ("AssertionError", "metadata is None")
+"""all that torch 2.10 says of it"""
 NOT_THE_FILE = ("UnpicklingError", "MemoryError", "OutOfMemoryError", "OSError", "RuntimeError")
 """raised in torch's unpickler for reasons of their own"""
 
@@ -55,8 +57,9 @@ def what_is_wrong(fields: Mapping[str, str], said: str) -> str:
 
 def in_words(words: LastWords) -> str:
     """What is wrong with the checkpoint that this rank was loading when it raised; '' where it was
-    loading none, or the file is not at fault: it may be missing, too large or of another class."""
-    if words.loading is None:
+    loading none, or the file is not at fault: it may be missing, too large or of another class, or
+    its save did not finish."""
+    if words.loading is None or words.metadata == "missing":
         return ""
     inner = inner_exception.find(words.text)
     raised = [(inner.kind, inner.text)] if inner else []
@@ -71,6 +74,8 @@ def in_words(words: LastWords) -> str:
     file = inner.file if inner else words.loader
     if (kind, message) in BARE and file in READERS:
         return "it is empty" if kind == "EOFError" else "its end is missing"
+    if (kind, message) == UNREAD_METADATA and words.metadata:
+        return "its .metadata cannot be read"
     if file == UNPICKLER and kind not in NOT_THE_FILE:
         return f"its contents make no sense ({kind}{f': {message}' if message else ''})"
     return ""

@@ -168,6 +168,9 @@ class LastWords(Signal, frozen=True):
     nothing was loaded"""
     loader: str = ""
     """the name of the file, of those that load, in which it was raised"""
+    metadata: str = ""
+    """of a distributed checkpoint that was being loaded: 'present', or 'missing' where its save did
+    not finish"""
     exit_code: int | None = None
     """the script caught it and exited with this code, as Hydra does; None: nothing caught it"""
 

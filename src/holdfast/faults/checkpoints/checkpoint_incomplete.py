@@ -26,8 +26,10 @@ from holdfast import shell_words
 from holdfast.analysis.drill.host_acts import KillDuringSave
 from holdfast.analysis.drill.injection import CannotInject, Injection, Then
 from holdfast.analysis.drill.rehearsal import Rehearsal
+from holdfast.analysis.job import phrases
 from holdfast.analysis.logs.wreckage import Sighting, Wreckage
 from holdfast.analysis.machine import CheckpointItem, MachineFacts, checkpoint_items, known
+from holdfast.analysis.scene import exits
 from holdfast.analysis.scene.scene import Scene
 from holdfast.fault import Fault, RunTraits
 from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
@@ -35,8 +37,13 @@ from holdfast.findings import Culprit, Diagnosis, Evidence, Finding, Verdict
 FAULT = Fault(
     code="HOLD803",
     slug="checkpoint-incomplete",
-    traits=RunTraits(priority=620),
+    traits=RunTraits(priority=249, blocks_start=True),
     related=("checkpoint-corrupt", "world-size-mismatch", "disk-full", "preempted"),
+)
+
+FIX = (
+    "resume from the newest complete checkpoint; if this one was copied, copy all of it; a script "
+    "that picks 'the newest folder' must skip unfinished ones"
 )
 
 
@@ -85,6 +92,32 @@ def _temporary(item: CheckpointItem) -> Finding:
 
 
 # --- while a job runs --------------------------------------------------------------------------
+
+
+@FAULT.run
+def script_could_not_load_it(scene: Scene) -> Verdict | None:
+    """A distributed checkpoint that the script loads by itself."""
+    failed = [
+        ending
+        for ending in exits.endings(scene)
+        if ending.view.words is not None and ending.view.words.metadata == "missing"
+    ]
+    causes = {ending.rank for ending in exits.cause(scene)}
+    if not causes & {ending.rank for ending in failed}:
+        return None
+    assert failed[0].view.words is not None
+    ranks = tuple(ending.rank for ending in failed)
+    victims = exits.fallen(scene, ranks)
+    return FAULT.verdict(
+        f"{phrases.who(scene, ranks)} could not load {failed[0].view.words.loading}: it has no "
+        ".metadata, which is written last, so its save did not finish"
+        f"{phrases.exited_as_a_result(victims)}",
+        ranks=ranks,
+        victims=victims,
+        certain=True,
+        fix=FIX,
+        evidence=[phrases.how_it_ended(ending) for ending in failed],
+    )
 
 
 @FAULT.run
@@ -171,8 +204,7 @@ def _missing(first: Sighting, confidence: float, seen: tuple[Sighting, ...]) -> 
         confidence=confidence,
         seen=seen,
         culprit=Culprit(what=path),
-        fix="resume from the newest complete checkpoint; if this one was copied, copy all of it; a "
-        "script that picks 'the newest folder' must skip unfinished ones",
+        fix=FIX,
         next=shell_words.command("ls -la {}", path.rpartition("/")[0] or path),
         unknown=()
         if confidence > 0.8
