@@ -26,3 +26,13 @@ def test_a_new_attempt_begins_at_no_step_and_keeps_the_pauses() -> None:
     assert (progress.steps, progress.idle(21.0), progress.longest_pause) == (0, 1.0, 8.0)
     assert progress.look([a_rank(0, beat=a_beat(steps=1))], 22.0)
     assert progress.longest_pause == 8.0, "starting is no pause"
+
+
+def test_the_last_step_of_ranks_that_a_script_started_counts_once_only_the_script_is_left() -> None:
+    progress = JobProgress()
+    spawned = [a_rank(rank, beat=a_beat(steps=29)) for rank in (0, 1)]
+    assert progress.look(spawned, 1.0)
+    parent = a_rank(0, beat=a_beat(steps=30))  # with the steps of those that it waited for
+    assert progress.look([parent], 2.0)
+    assert progress.steps == 30
+    assert not progress.look([parent], 3.0)

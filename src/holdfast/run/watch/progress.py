@@ -30,16 +30,18 @@ class JobProgress:
         """Whether any rank took a step since the last look."""
         beats = [view.beat for view in ranks if view.beat]
         of_all = sum(beat.steps for beat in beats)
-        if of_all <= self._steps_of_all:
+        furthest = max((beat.steps for beat in beats), default=0)
+        # The sum alone falls when one process stands for the ranks again that it had started.
+        if of_all <= self._steps_of_all and furthest <= self.steps:
             return False
-        self._steps_of_all = of_all
+        self._steps_of_all = max(of_all, self._steps_of_all)
         timeouts = [beat.group_timeout for beat in beats if beat.group_timeout]
         self.group_timeout = min(timeouts, default=self.group_timeout)
         if self.steps:
             self.longest_pause = max(self.longest_pause, self.idle(now))
             if self.idle(now) >= pace.SHORTEST:
                 self.pauses.append(self.idle(now))
-        self.steps, self._since = max(beat.steps for beat in beats), now
+        self.steps, self._since = furthest, now
         return True
 
     def idle(self, now: float) -> float:
