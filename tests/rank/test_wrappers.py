@@ -98,3 +98,20 @@ def test_a_launcher_in_between_is_none(folder: Path) -> None:
         assert heartbeat_page.writer(rank.buffer) == pid != rank.process.pid
     finally:
         rank.end()
+
+
+def test_our_store_is_at_our_port_whatever_a_launcher_in_between_sets(folder: Path) -> None:
+    """`accelerate launch --cpu` sets MASTER_PORT=29500, where only rank 0 can serve a store."""
+    (folder / "train.py").write_text(
+        "import sys\n"
+        "try:\n    import torch\nexcept ImportError:\n    pass\n"
+        "from holdfast.rank import agent_store\n"
+        "print(agent_store.is_agents(29500), agent_store.is_agents(29400))\n"
+    )
+    flag = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+    rank = below(folder, "export MASTER_PORT=29500; python train.py", **flag)
+    try:
+        rank.finish()
+        assert rank.out.read_text() == "False True\n"
+    finally:
+        rank.end()

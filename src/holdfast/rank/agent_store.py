@@ -21,10 +21,10 @@ PROBE_SECONDS = 0.5
 _given_port = ""
 
 
-def remember(environment: Mapping[str, str]) -> None:
+def remember(port: str) -> None:
     """The port that the launcher serves."""
     global _given_port  # noqa: PLW0603 - one process has one launcher
-    _given_port = environment.get("MASTER_PORT", "")
+    _given_port = port
 
 
 def is_agents(port: object) -> bool:

@@ -25,7 +25,8 @@ NODES = "HOLDFAST_NODES"
 VERIFY = "HOLDFAST_VERIFY_REPLICAS"
 """every how many steps a rank reports a digest of its parameters; unset for never"""
 PLACE = "HOLDFAST_PLACE"
-"""rank and world size, for what a wrapper starts: a launcher in between gives others"""
+"""rank, world size and port of our store, for what a wrapper starts: a launcher in between gives
+others"""
 
 TIMING = frozenset({"TORCH_NCCL_ENABLE_TIMING", "NCCL_ENABLE_TIMING"})
 """torch then records when a GPU starts a collective, for one more CUDA event each
@@ -57,7 +58,7 @@ def environment(
     made[SOCKET] = socket
     made[LAUNCHER] = str(launcher_pid)
     made[EVENTS] = events
-    made[PLACE] = f"{base.get('RANK')}/{base.get('WORLD_SIZE')}"
+    made[PLACE] = "/".join(base.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
     if not TIMING & base.keys():
         made["TORCH_NCCL_ENABLE_TIMING"] = "1"
     return made

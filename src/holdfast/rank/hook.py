@@ -35,7 +35,8 @@ def start(*, page: str, words: str, socket: str, launcher: str, events: str = ""
     """Without a page nothing could be seen: that fails as a whole. The rest is each for itself: a
     folder that cannot be written must not cost the steps."""
     own_page.adopt(heartbeat_page.HeartbeatPage(heartbeat_page.attach(page)))
-    server = _watch_the_rank(page, words, socket, launcher, events)
+    port = os.environ.get("MASTER_PORT", "")
+    server = _watch_the_rank(port, page, words, socket, launcher, events)
     torch_import.expect(begins=heartbeat_thread.start, done=lambda t: install(t, server))
 
 
@@ -54,7 +55,7 @@ def start_below_a_wrapper(said: dict[str, str], take_back: Callable[[], object])
             take_back()
             own_page.adopt(heartbeat_page.HeartbeatPage(buffer))
             fields = (said[name] for name in ("PAGE", "WORDS", "SOCKET", "LAUNCHER", "EVENTS"))
-            began.append(_watch_the_rank(*fields))
+            began.append(_watch_the_rank(_port(said["PLACE"]), *fields))
             heartbeat_thread.start()
 
     def done(torch: Any) -> None:
@@ -65,21 +66,29 @@ def start_below_a_wrapper(said: dict[str, str], take_back: Callable[[], object])
 
 
 def _is_place(place: str) -> bool:
-    return place == f"{os.environ.get('RANK')}/{os.environ.get('WORLD_SIZE')}"
+    own = [os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE")]
+    return place.split("/")[:2] == own
+
+
+def _port(place: str) -> str:
+    """Of our store: a wrapper may have set another, where there is no store."""
+    return place.rpartition("/")[2]
 
 
 def _for_members(said: dict[str, str]) -> dict[str, str]:
     names = {"page": "PAGE", "words": "WORDS", "socket": "SOCKET", "launcher": "LAUNCHER"}
     given = {name: said[upper] for name, upper in names.items()}
-    return {**given, "pid": said["RANK_PID"], "port": os.environ.get("MASTER_PORT", "")}
+    return {**given, "pid": said["RANK_PID"], "port": _port(said["PLACE"])}
 
 
-def _watch_the_rank(page: str, words: str, socket: str, launcher: str, events: str) -> WorkerServer:
+def _watch_the_rank(
+    port: str, page: str, words: str, socket: str, launcher: str, events: str
+) -> WorkerServer:
     claim.remember(os.environ)
-    agent_store.remember(os.environ)
+    agent_store.remember(port)
     server = WorkerServer(socket)
     said = {"page": page, "words": words, "socket": socket, "launcher": launcher}
-    said |= {"pid": str(os.getpid()), "port": os.environ.get("MASTER_PORT", "")}
+    said |= {"pid": str(os.getpid()), "port": port}
     _each_for_itself(
         lambda: rank_events.adopt(events),
         lambda: prctl.let_trace(int(launcher)),
@@ -94,7 +103,7 @@ def start_spawned(said: dict[str, str], *, expect_torch: bool = True) -> WorkerS
     """In a process that a rank spawned: nothing is watched before it enters a group."""
     server = WorkerServer("")
     spawned.remember(said, _watcher(server))
-    agent_store.remember({"MASTER_PORT": said["port"]})
+    agent_store.remember(said["port"])
     if expect_torch:
         torch_import.expect(
             begins=lambda: None, done=lambda t: install(t, server, spawned_process=True)

@@ -15,6 +15,7 @@ from holdfast.analysis.scene.ras_look import RasLook
 from holdfast.analysis.scene.scene import Stack
 from holdfast.errors import ConfigError
 from holdfast.run.watch import attach, rank_processes
+from holdfast.system import activity
 from holdfast.system.proc import row_of
 from tests.system import ras_server
 
@@ -127,6 +128,36 @@ def test_ranks_of_any_launcher(
     assert [found.ranks[pid] for pid in sorted(found.ranks)] == ranks
     assert started[0].pid not in found.ranks
     assert found.guessed is guessed
+
+
+ONE = LAUNCHER.replace(
+    "str(n + 4), 'LOCAL_RANK': str(n)", "'0', 'TORCHELASTIC_RUN_ID': 'x'"
+).replace("range(2)", "range(1)")
+"""neither the launcher nor anything that it is in has a number"""
+NESTED = (
+    "import os, subprocess, sys, time\n"
+    f"below = subprocess.Popen([sys.executable, '-c', {LAUNCHER!r}], stdout=subprocess.PIPE,\n"
+    "        env={**os.environ, 'RANK': '0'})\n"
+    "below.stdout.readline()\n"
+    "print('up', flush=True); below.wait()\n"
+)
+"""torchrun, or `accelerate launch`, as the only rank of another launcher"""
+
+
+@pytest.mark.parametrize(("script", "ranks", "depth"), [(ONE, [0], 1), (NESTED, [4, 5], 2)])
+def test_a_launcher_that_has_torch_is_no_rank(
+    started: list[subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    ranks: list[int],
+    depth: int,
+) -> None:
+    monkeypatch.setattr(rank_processes, "_with_torch", list)
+    monkeypatch.delenv("RANK", raising=False)
+    started.append(start(script))
+    found = rank_processes.find([started[0].pid])
+    assert sorted(found.ranks.values()) == ranks
+    assert set(found.ranks) == set(activity.descendants(started[0].pid)[depth - 1 :])
 
 
 def test_a_process_that_is_gone_is_said_so() -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.rank import heartbeat_page
 from holdfast.run.watch import remarks, spawned_ranks
+from holdfast.run.watch.launcher_below import EVERY, LauncherSearch
 from holdfast.run.watch.rank_state import ObservedRank
+from holdfast.system import activity
+from tests.cli.holdfast_command import wait_until
+from tests.faults.joiners import a_claim
 from tests.run.scenes import a_beat
 from tests.run.watched import watched
 
@@ -74,6 +82,61 @@ def test_ranks_that_start_the_same_ranks_are_told_so(tmp_path: Path) -> None:
         assert "--nproc-per-node 1" in remarks.own_ranks_clash([one, same])
         assert remarks.own_ranks_clash([one, other]) == ""
         assert remarks.own_ranks_clash([one]) == ""
+
+
+LAUNCHER = (
+    "import os, subprocess, sys\n"
+    "ranks = [subprocess.Popen([sys.executable, '-u', sys.argv[-1], 'a b'],\n"
+    "         env={**os.environ, 'RANK': str(n)}) for n in range(int(sys.argv[1]))]\n"
+    "[rank.wait() for rank in ranks]\n"
+)
+
+
+@contextlib.contextmanager
+def launching(folder: Path, count: int) -> Iterator[subprocess.Popen[bytes]]:
+    """`accelerate COUNT acc.py`, below a shell as most wrappers are."""
+    (folder / "accelerate").write_text(LAUNCHER)
+    (folder / "acc.py").write_text("import time\ntime.sleep(600)\n")
+    line = f"{sys.executable} accelerate {count} acc.py; true"
+    started = subprocess.Popen(
+        ["/bin/sh", "-c", line],
+        cwd=folder,
+        env={**os.environ, "RANK": "0"},
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: len(activity.descendants(started.pid)) == 1 + count)
+        yield started
+    finally:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+
+
+def test_a_launcher_of_its_own_is_named_with_what_to_type_instead(tmp_path: Path) -> None:
+    with launching(tmp_path, 2) as shell, watched(tmp_path, shell.pid) as rank:
+        search = LauncherSearch()
+        said: list[str] = []
+        looks = itertools.count(rank.started_at, EVERY)
+
+        def looked() -> bool:
+            said.append(search.sentence([rank], next(looks)))
+            return bool(said[-1])
+
+        wait_until(looked)
+        assert said[0] == "", "at the first look there may be more to come"
+        assert said[-1] == (
+            "rank 0 (`accelerate`) is a launcher of its own: it started 2 processes with a RANK of "
+            "their own, which cannot be restarted one by one; use `holdfast run --nproc-per-node 2 "
+            "acc.py 'a b'` instead"
+        )
+        rank.beat = a_beat(claim=a_claim(0))
+        assert search.sentence([rank], next(looks)) == "", "it is in a group itself"
+
+
+def test_children_that_have_the_number_of_their_rank_are_its_helpers(tmp_path: Path) -> None:
+    with launching(tmp_path, 1) as shell, watched(tmp_path, shell.pid) as rank:
+        search = LauncherSearch()
+        assert {search.sentence([rank], rank.started_at + EVERY * n) for n in range(4)} == {""}
 
 
 def test_there_are_pages_for_so_many_and_no_more() -> None:

@@ -32,6 +32,8 @@ NUMBERS = (
     "SLURM_PROCID",
 )
 """variables with a rank: the launchers' own before a scheduler's, which numbers tasks"""
+GIVEN = {"RANK", "TORCHELASTIC_RUN_ID"}
+"""what torchrun and we give every rank: the launcher itself, which has torch as well, has none"""
 SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 _TYPED = re.compile(rb"\0--?(?:global[-_])?rank[=\0](\d{1,6})(?=\0|$)")
 _WORKER = ("_worker_loop",)
@@ -86,14 +88,23 @@ def _of_family(family: Sequence[int]) -> list[int]:
     for name in NUMBERS:
         numbers = {pid: env[name] for pid in family if name in (env := environment(pid))}
         if len(set(numbers.values())) > 1:
+            numbers = below_launchers(numbers)
             # A shell that starts the rank has its number too, and no stack of Python.
-            return _eldest([pid for pid in numbers if pid in with_torch]) or _eldest([*numbers])
-    return _eldest(_without_helpers(with_torch)) or _eldest(
-        [pid for pid in family if NUMBERS[0] in environment(pid)] or family[:1]
+            return eldest([pid for pid in numbers if pid in with_torch]) or eldest([*numbers])
+    given = [pid for pid in family if environment(pid).keys() >= GIVEN]
+    return eldest(_without_helpers([pid for pid in with_torch if not given or pid in given])) or (
+        eldest([pid for pid in family if NUMBERS[0] in environment(pid)] or family[:1])
     )
 
 
-def _eldest(pids: Sequence[int]) -> list[int]:
+def below_launchers(numbers: dict[int, str]) -> dict[int, str]:
+    """Without a rank that all the others are below: a launcher of its own, given as a command."""
+    top = eldest([*numbers])
+    below = {pid: number for pid, number in numbers.items() if pid not in top}
+    return below_launchers(below) if len(top) == 1 and len({*below.values()}) > 1 else numbers
+
+
+def eldest(pids: Sequence[int]) -> list[int]:
     return [p for p in pids if not any(p in activity.descendants(other) for other in pids)]
 
 

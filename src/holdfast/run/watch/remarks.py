@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from holdfast import text
 from holdfast.analysis.job import own_ranks
 from holdfast.rank import delivery
+from holdfast.run.watch.launcher_below import LauncherSearch
 from holdfast.run.watch.rank_state import ObservedRank
 from holdfast.view import run_screen
 
@@ -19,15 +20,20 @@ class Remarks:
     def __init__(self, screen: run_screen.Screen) -> None:
         self.screen = screen
         self.said: set[str] = set()
+        self.launchers = LauncherSearch()
 
     def look(self, ranks: Sequence[ObservedRank], now: float) -> None:
         for name, line in (
             ("unseen", unseen(ranks, now, os.environ)),
             ("clash", own_ranks_clash(ranks)),
+            ("launcher", self._launcher(ranks, now)),
         ):
             if line and name not in self.said:
                 self.said.add(name)
                 self.screen.say(line)
+
+    def _launcher(self, ranks: Sequence[ObservedRank], now: float) -> str:
+        return "" if "launcher" in self.said else self.launchers.sentence(ranks, now)
 
 
 def unseen(ranks: Sequence[ObservedRank], now: float, environment: Mapping[str, str]) -> str:
