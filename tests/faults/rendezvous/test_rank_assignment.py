@@ -116,9 +116,9 @@ def trained(view: RankView) -> RankView:
 LOST = words("RuntimeError", "pair.cc:537] Read error [127.0.0.1]:1: reset by peer", at=NOW - 1)
 
 
-def spawning(rank: int, store: str, *, failed: bool = True) -> RankView:
+def spawning(rank: int, store: str, *, failed: bool = True, steps: int = 3) -> RankView:
     started = tuple(StartedRank(store=store, rank=number) for number in (0, 1))
-    view = ended(rank, 1, said=LOST) if failed else a_rank(rank)
+    view = ended(rank, 1, said=LOST) if failed else a_rank(rank, beat=a_beat(steps=steps))
     return msgspec.structs.replace(view, started=started)
 
 
@@ -136,6 +136,13 @@ test_run = run_table(
     ),
     overlooks(a_scene([spawning(0, "127.0.0.1:29611"), spawning(1, "127.0.0.1:29612")])),
     overlooks(a_scene([spawning(r, "127.0.0.1:29611", failed=False) for r in (0, 1)])),
+    # it hangs: named, so that it is known once it is stopped
+    notices(
+        a_scene([spawning(r, "127.0.0.1:29611", failed=False, steps=0) for r in (0, 1)]),
+        ranks=[0, 1],
+        certain=False,
+        saying=["ranks 0-1 each started a rank 0 at 127.0.0.1:29611: this script starts its own"],
+    ),
     notices(
         starting(*BOTH_ZERO),
         ranks=[1],

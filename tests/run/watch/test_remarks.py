@@ -79,6 +79,10 @@ def test_ranks_that_start_the_same_ranks_are_told_so(tmp_path: Path) -> None:
         assert "ranks 0-1 each started a rank 0 at a:1" in remarks.own_ranks_clash([one, same])
         told = [(each.store, each.rank) for each in one.view().started]
         assert told == [("a:1", 0), ("a:1", 1)], "for the verdict, once they have failed"
+        first = one.members[0]
+        assert first.beat
+        first.beat = a_beat(claim=None, former_claim=first.beat.claim)
+        assert len(one.view().started) == 2, "one that trained, and has destroyed its group, too"
         assert "--nproc-per-node 1" in remarks.own_ranks_clash([one, same])
         assert remarks.own_ranks_clash([one, other]) == ""
         assert remarks.own_ranks_clash([one]) == ""

@@ -242,21 +242,26 @@ def ranks_claim_conflicting_numbers(scene: Scene) -> Verdict | None:
 
 @FAULT.run
 def ranks_started_the_same_ranks(scene: Scene) -> Verdict | None:
-    """Whatever error it ended with, a script that starts its own ranks was started twice."""
+    """Whatever error it ended with, a script that starts its own ranks was started twice. One that
+    never took a step is only named: no rank waits for another."""
     starters = own_ranks.clash(scene.ranks)
-    failed = {e.rank for e in exits.endings(scene) if not e.signal}
+    ended = exits.endings(scene)
+    failed = {e.rank for e in ended if not e.signal}
     ranks = [view.rank for view in starters]
-    if not starters or failed.isdisjoint(ranks) or stopped.any_stopped(scene):
+    never_began = not ended and not any(view.beat and view.beat.steps for view in starters)
+    if not starters or stopped.any_stopped(scene):
+        return None
+    if failed.isdisjoint(ranks) and not never_began:
         return None
     return FAULT.verdict(
         own_ranks.sentence(starters),
         ranks=ranks,
-        victims=exits.fallen(scene, ranks),
-        certain=True,
+        victims=exits.fallen(scene, ranks) if ended else [],
+        certain=bool(ended),
         fix=own_ranks.FIX,
         evidence=[
             *own_ranks.evidence(starters),
-            *(phrases.how_it_ended(ending) for ending in exits.endings(scene)[:2]),
+            *(phrases.how_it_ended(ending) for ending in ended[:2]),
         ],
     )
 

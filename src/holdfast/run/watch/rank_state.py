@@ -167,7 +167,8 @@ class ObservedRank:
 
     def _started(self) -> Iterator[StartedRank]:
         for member in self.members.values():
-            claim = member.beat.claim if member.beat else None
+            beat = member.beat
+            claim = (beat.claim or beat.former_claim) if beat else None
             if claim is not None and claim.store:
                 yield StartedRank(store=claim.store, rank=claim.rank)
 
