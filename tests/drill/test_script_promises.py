@@ -50,7 +50,7 @@ def test_a_script_that_loses_its_work_is_told_why(
     home: Path, script: str, fault: str, promises: dict[str, str], to_change: str
 ) -> None:
     (row,) = drilled(script, fault, ranks=1).rows
-    assert broken(row) == promises, row
+    assert broken(row) == promises, row.broken
     assert to_change in " ".join(one.fix for one in row.broken)
 
 
@@ -70,7 +70,7 @@ def test_a_script_that_restores_too_little_is_told_what(
     home: Path, script: str, promises: dict[str, str], to_change: str
 ) -> None:
     (row,) = drilled(script, "rank-killed").rows
-    assert broken(row) == promises, row
+    assert broken(row) == promises, row.broken
     assert to_change in " ".join(one.fix for one in row.broken)
 
 
