@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.frozen_disk import FrozenDisk, NoDiskError, mounted_disk
 
-CLOCK = Path(__file__).parent.parent / "tests" / "targets" / "wall_clock.c"
+CLOCK = Path(__file__).parent.parent / "src" / "holdfast" / "drill" / "lab" / "wall_clock.c"
 OFFSET = "offset"
 
 

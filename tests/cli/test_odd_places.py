@@ -120,7 +120,8 @@ class Visit(NamedTuple):
 
     def journal(self, *kinds: str) -> list[dict[str, Any]]:
         """Of the launcher that decides."""
-        files = self.run_folder().parent.glob("*/journal.jsonl")
+        found = self.run_folder().parent.glob("*/journal.jsonl")
+        files = {file.resolve() for file in found}  # `latest` is one of them
         journals = [list(map(json.loads, file.read_text().splitlines())) for file in files]
         return [r for records in journals for r in records if r["kind"] in kinds]
 
