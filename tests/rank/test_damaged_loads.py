@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from holdfast.analysis.job import phrases
 from holdfast.analysis.logs import damaged_files
 from holdfast.analysis.scene.scene import LastWords
 from holdfast.rank import last_words
+from holdfast.run.watch.rank_state import read_words
 
 torch = pytest.importorskip("torch")
 dcp: Any = pytest.importorskip("torch.distributed.checkpoint")
@@ -38,8 +39,12 @@ def raised_by(load: Callable[[], object]) -> LastWords | None:
     try:
         load()
     except BaseException as problem:  # noqa: BLE001 - a CheckpointException is no Exception
-        told = json.dumps(last_words.describe(type(problem), problem, problem.__traceback__))
-        return msgspec.json.decode(told, type=LastWords)
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/last_words.json"
+            last_words.write(
+                path, last_words.describe(type(problem), problem, problem.__traceback__)
+            )
+            return read_words(path)
     return None
 
 

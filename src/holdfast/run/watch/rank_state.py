@@ -266,6 +266,7 @@ def read_words(path: str) -> LastWords | None:
             root_text=str(document.get("root_text", "")),
             loading=document.get("loading"),
             loader=str(document.get("loader", "")),
+            metadata=str(document.get("metadata", "")),
             exit_code=document.get("exit_code"),
         )
     except (OSError, ValueError, KeyError, TypeError):
