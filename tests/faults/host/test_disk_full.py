@@ -205,6 +205,16 @@ test_saves = run_table(
         certain=False,
         saying=["step 200 could not be saved", "/ckpts; last safe step 40, 160 steps ago"],
     ),
-    overlooks(a_scene(checkpoints=CheckpointAccount(saves_failed=0, last_failure=FAILURE))),
+    notices(
+        a_scene(checkpoints=CheckpointAccount(saves_failed=0, last_failure=FAILURE)),
+        ranks=[],
+        certain=False,
+        saying=["step 200 could not be saved", "a later save went well"],
+    ),
+    overlooks(
+        msgspec.structs.replace(
+            a_scene(checkpoints=CheckpointAccount(last_failure=FAILURE)), attempt=1
+        )
+    ),
     overlooks(a_scene(checkpoints=CheckpointAccount(saves_failed=1, last_failure=OTHER_ERROR))),
 )

@@ -45,7 +45,7 @@ FAULT = Fault(
     code="HOLD407",
     slug="disk-full",
     related=("folder-unwritable", "shm-too-small", "checkpoint-incomplete"),
-    traits=RunTraits(priority=215),
+    traits=RunTraits(priority=215, is_news=True),
 )
 FAULT.log_patterns.extend(no_space.ALL)
 FAULT.errno(errno.ENOSPC, "no space left on the device")
@@ -217,14 +217,16 @@ def disk_full_first(scene: Scene) -> Verdict | None:
 
 @FAULT.run
 def saves_find_the_disk_full(scene: Scene) -> Verdict | None:
-    """Nothing to act on: training continues. But every step is at stake until there is room."""
+    """Nothing to act on: training continues. But every step is at stake until there is room; where
+    that came with the next save, both may be read at once."""
     failure = scene.checkpoints.last_failure
-    if failure is None or not scene.checkpoints.saves_failed or not failure.disk_full:
+    if failure is None or failure.attempt != scene.attempt or not failure.disk_full:
         return None
+    failing = scene.checkpoints.saves_failed
+    outcome = "training continues, next save as planned" if failing else "a later save went well"
     return FAULT.verdict(
         f"step {failure.step} could not be saved: {failure.why}"
-        f"{f' in {failure.where}' if failure.where else ''}; {failure.at_stake}; "
-        "training continues, next save as planned",
+        f"{f' in {failure.where}' if failure.where else ''}; {failure.at_stake}; {outcome}",
         ranks=(),
         certain=False,
         fix="see what is full with `df -h; df -i; quota -s`, and make room there",
