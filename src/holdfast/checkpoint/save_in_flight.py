@@ -99,16 +99,16 @@ class SaveInFlight:
         if not token:
             self.committed = step
             return True
-        self._meet(token)
-        self._saver.save(step, token, lock=lock)
-        return self.agree(token, step)
-
-    def _meet(self, token: str) -> None:
-        """Rank 0 waits by name for a rank that never calls `save()`: its writer, which waits for
-        all shares, cannot say on the heartbeat page whose is missing."""
         if self._board.rank:
             self._board.post(f"here/{token}/{self._board.rank}", _Here())
-            return
+        self._saver.save(step, token, lock=lock)
+        if self._board.rank == 0 and self.busy:
+            self._wait_for_callers(token)
+        return self.agree(token, step)
+
+    def _wait_for_callers(self, token: str) -> None:
+        """By name, for a rank that never calls `save()`: the writer, which waits for all shares,
+        cannot say on the heartbeat page whose is missing."""
         for rank in range(1, self._board.world_size):
             name = f"here/{token}/{rank}"
             self._board.receive(name, _Here, sender=rank)

@@ -187,12 +187,17 @@ launcher = os.fork()
 if launcher == 0:
     marks = {"TORCHELASTIC_RUN_ID": "run7", "RANK": "2", "PATH": os.environ["PATH"]}
     rank = subprocess.Popen(["sleep", "60"], env=marks, start_new_session=True)
-    # As above: on a busy machine it is looked at before it has an environment.
-    while b"run7" not in open(f"/proc/{rank.pid}/environ", "rb").read():
-        pass
+    # As above: on a busy machine it is looked at before it has an environment, or may be read.
+    seen = b""
+    while b"run7" not in seen:
+        try:
+            seen = open(f"/proc/{rank.pid}/environ", "rb").read()
+        except PermissionError:
+            pass
     os.write(tell, str(rank.pid).encode())
     os._exit(0)
 os.waitpid(launcher, 0)
+os.close(tell)
 rank = int(os.read(told, 100))
 print(*(o.sign for o in find_orphans(process_table()) if o.process.pid == rank))
 print(*holders(["/tmp"]).hidden)
