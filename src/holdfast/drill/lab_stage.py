@@ -29,13 +29,17 @@ def host_of(stage: Stage, name: str) -> Host:
 def start_where_none_runs(
     stage: Stage, hosts: Iterable[str], *, seconds: float = SECONDS_TO_END
 ) -> None:
-    """As a service that restarts what has ended would. A launcher that was cut off ends by itself:
-    that is waited for. Where none runs at all the job is over, and is started as a whole."""
+    """As a service that restarts what has failed would. A launcher that was cut off may end by
+    itself, which is waited for, or go on. Where none runs at all the job is over, and is started as
+    a whole."""
     running = [one for one in stage.launchers.values() if one.process.poll() is None]
     for name in hosts if running else ():
         before = stage.launchers.get(name)
-        if before is None or wait_until(
-            lambda before=before: before.process.poll() is not None,  # type: ignore[misc]
-            seconds=seconds, every=0.1,
+        if before is None or (
+            wait_until(
+                lambda before=before: before.process.poll() is not None,  # type: ignore[misc]
+                seconds=seconds, every=0.1,
+            )
+            and before.process.returncode
         ):  # fmt: skip
             stage.start_launcher(name)

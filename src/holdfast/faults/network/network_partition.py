@@ -268,7 +268,7 @@ def split_and_heal(rehearsal: Rehearsal) -> Injection:
         does=f"no packet passes between {text.names(here)} and {text.names(there)} "
         f"{rehearsal.when}, until it was named",
         act=SplitNetwork(groups=(here, there)),
-        then=Then.RESTARTS,
+        then=Then.RECOVERS,
         slugs=("network-partition", "node-lost"),
         culprits=(),
         hosts=there,

@@ -331,6 +331,8 @@ def nccl_ras_misses_all_processes_of_a_node(wreckage: Wreckage) -> Diagnosis | N
 
 CUT_OFF = ("network-partition", "store-host-lost", "peer-unreachable")
 """what a host says that is cut off from the others: it cannot tell which of them is"""
+JOIN_TIMEOUT = 15.0
+"""seconds for which that host tries to join again"""
 
 
 @FAULT.drill(needs=("hosts",))
@@ -342,9 +344,10 @@ def pull_the_cable_of_a_host(rehearsal: Rehearsal) -> Injection:
         then=Then.RESTARTS,
         culprits=(),
         hosts=(host,),
-        beside=CUT_OFF,
+        beside=(*CUT_OFF, "wrong-master-address"),  # which it says while it joins again
         fewest_hosts=1,
         world=hosts.ranks_without(rehearsal.job, host),
+        join_timeout=JOIN_TIMEOUT,
     )
 
 
