@@ -31,7 +31,7 @@ def main() -> int:
         wait_for_fence(page)
     # exec keeps the pid, so the hook knows the rank itself from the processes it starts.
     os.environ["HOLDFAST_RANK_PID"] = str(os.getpid())
-    # The secret of the launchers is none of the script's, nor of what it logs.
+    # The script does not need the launchers' secret, and might log it.
     os.environ.pop("HOLDFAST_TOKEN", None)
     # Python ignores these two at its start, and an ignored signal stays ignored across exec.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

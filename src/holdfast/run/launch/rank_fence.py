@@ -26,6 +26,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import IO
 
+from holdfast.rank import heartbeat_page
 from holdfast.run.launch.lease_guard import FOR_LIFE
 from holdfast.system import kernel_calls
 
@@ -58,7 +59,7 @@ class RankFence:
     @property
     def page(self) -> str:
         """For ranks about to start."""
-        return f"/proc/{os.getpid()}/fd/{self._memory}"
+        return heartbeat_page.path_of(self._memory)
 
     def extend(self, until: float) -> None:
         """Seconds of CLOCK_BOOTTIME at which no rank may be left; inf while this process lives."""
