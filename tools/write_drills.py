@@ -28,7 +28,7 @@ def sample(drill: Drill) -> Rehearsal:
         steps=60,
         saved_after=(10, 20, 30, 40, 50, 60),
         hosts=("alpha", "bravo") if "hosts" in drill.needs else ("",),
-        gpus=4,
+        on_gpu=True,
         seconds_per_step=2.0,
     )
     return Rehearsal(name=drill.name, rank=2, at_step=0 if drill.at_start else 33, job=job)

@@ -32,7 +32,7 @@ def rehearsals(draw: st.DrawFn, name: str) -> Rehearsal:
         steps=steps,
         saved_after=tuple(sorted(saved)),
         hosts=hosts,
-        gpus=draw(st.integers(0, ranks)),
+        on_gpu=draw(st.booleans()),
         patience=draw(st.floats(1, 60)),
     )
     return Rehearsal(

@@ -23,7 +23,7 @@ def as_it_must_be(fault: Fault, drill: Drill) -> Play | None:
     """A job with hosts and GPUs on which the drill went as well as it can; None where it does not
     apply to it."""
     job = JobShape(
-        ranks=4, steps=30, saved_after=(10, 20), hosts=("alpha", "bravo"), gpus=4, patience=4.0
+        ranks=4, steps=30, saved_after=(10, 20), hosts=("alpha", "bravo"), on_gpu=True, patience=4.0
     )
     rehearsal = choose.rehearsal(DrillPlan(fault=drill.name), drill, job)
     injection = fault.ask_drill(drill, rehearsal)

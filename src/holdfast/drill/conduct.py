@@ -152,7 +152,6 @@ class Conductor:
         job = found.shape(
             saved_after=saves.steps_saved(observed, found),
             hosts=self._hosts(),
-            gpus=gpus_here(),
             patience=self._asked.patience,
             runner=self._runner.name,
         )
@@ -208,8 +207,8 @@ class Conductor:
         return job.run()
 
     def _lacks(self, drill: Drill, job: JobShape) -> str:
-        if "gpu" in drill.needs and not job.gpus:
-            return "needs a GPU, and none was seen here"
+        if "gpu" in drill.needs and not job.on_gpu:
+            return "needs a GPU, and no rank of the undisturbed job used one"
         return ""
 
     # --- folders ---------------------------------------------------------------------------------
@@ -267,13 +266,6 @@ def chosen(asked: AskedDrill, plans: Sequence[DrillPlan] = ()) -> list[ToHold]:
         names = choose.names(offered, asked.faults, everything=asked.everything)
         plans = [DrillPlan(fault=name) for name in names]
     return [ToHold(*every[plan.fault], plan) for plan in plans]
-
-
-def gpus_here() -> int:
-    """NVIDIA's, as its driver lists them; none without one."""
-    with contextlib.suppress(OSError):
-        return len(os.listdir("/proc/driver/nvidia/gpus"))
-    return 0
 
 
 def versions() -> dict[str, str]:

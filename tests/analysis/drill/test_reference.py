@@ -27,6 +27,14 @@ def test_an_optimizer_that_had_counted_before() -> None:
     assert reference(whole).optimizer_start == 100
 
 
+def test_a_gpu_counts_where_the_ranks_used_it() -> None:
+    """CUDA_VISIBLE_DEVICES='' on a machine with GPUs: the driver lists them, no rank has one."""
+    used = {"on_gpu": True}
+    assert reference(ranks(before=used)).shape().on_gpu
+    assert not reference([*ranks(before=used)[:3], *ranks()[3:]]).shape().on_gpu
+    assert not reference([]).shape().on_gpu
+
+
 def test_what_makes_it_of_little_use_is_said() -> None:
     silent = [replace(one, start=None, steps=()) for one in ranks()]
     assert reference([]).problems == ("no rank imported torch",)

@@ -36,6 +36,8 @@ class BeforeStepsRecord(WitnessRecord, frozen=True, kw_only=True, tag="start"):
     counts none"""
     values: tuple[float, ...] = ()
     """the same few of the weights as after every step"""
+    on_gpu: bool = False
+    """it had used a GPU by then"""
 
 
 class StepRecord(WitnessRecord, frozen=True, kw_only=True, tag="step"):

@@ -19,6 +19,7 @@ class Reference(NamedTuple):
     optimizer_start: int = 0
     """steps that the optimizer had counted before the first one: more than 0 where the script
     begins with what another job trained"""
+    on_gpu: bool = False
     problems: tuple[str, ...] = ()
     """why it is of little use as a reference, in a sentence each"""
 
@@ -41,7 +42,6 @@ class Reference(NamedTuple):
         *,
         saved_after: Iterable[int] = (),
         hosts: Sequence[str] = ("",),
-        gpus: int = 0,
         patience: float = 8.0,
         runner: str = "holdfast",
     ) -> JobShape:
@@ -50,7 +50,7 @@ class Reference(NamedTuple):
             steps=self.steps,
             saved_after=tuple(sorted(set(saved_after))),
             hosts=tuple(hosts),
-            gpus=gpus,
+            on_gpu=self.on_gpu,
             patience=patience,
             runner=runner,
             seconds_per_step=self.seconds_per_step,
@@ -64,7 +64,8 @@ def reference(found: Sequence[RankAttempt]) -> Reference:
         seen = "no optimizer step was seen in any rank" if found else "no rank imported torch"
         return Reference(Trace(ranks, 0, {}), problems=(seen,))
     whole = attempts[0]
-    counted = {one.start.optimizer_step for one in whole.ranks.values() if one.start}
+    starts = [one.start for one in whole.ranks.values() if one.start]
+    counted = {start.optimizer_step for start in starts}
     problems = []
     if attempts[1:]:
         problems.append("the undisturbed job was restarted")
@@ -74,5 +75,6 @@ def reference(found: Sequence[RankAttempt]) -> Reference:
     return Reference(
         trace(whole, 0),
         optimizer_start=(counted.pop() or 0) if len(counted) == 1 else 0,
+        on_gpu=bool(starts) and all(start.on_gpu for start in starts),
         problems=tuple(problems),
     )

@@ -25,7 +25,8 @@ class JobShape(msgspec.Struct, frozen=True, kw_only=True):
     """steps after which a checkpoint was there; empty: it saves none"""
     hosts: tuple[str, ...] = ("",)
     """names of the lab's hosts, the store's first; one empty name for this machine alone"""
-    gpus: int = 0
+    on_gpu: bool = False
+    """its ranks used GPUs: one that is hidden from them, or of no use to them, is none"""
     patience: float = 8.0
     """seconds, as the runner is told"""
     runner: str = "holdfast"

@@ -148,10 +148,11 @@ class TrainingWitness:
     def _record_start(self, optimizer: Any) -> None:
         began, held = time.time(), self._weights()
         counted = first_step.steps_counted(self._torch, optimizer)
+        on_gpu = self._torch.cuda.is_initialized()  # asking for devices would touch one
 
         def write(read: list[int]) -> None:
             fields = held.fields(read)
-            self._records.write("start", began, optimizer_step=counted, **fields)
+            self._records.write("start", began, optimizer_step=counted, on_gpu=on_gpu, **fields)
 
         self._waiting.add(DeviceNumbers(self._torch, held.all), write)
 
